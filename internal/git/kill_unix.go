@@ -1,0 +1,13 @@
+//go:build unix
+
+package git
+
+import (
+	"os"
+	"syscall"
+)
+
+func kill() {
+	syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}

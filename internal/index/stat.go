@@ -1,0 +1,39 @@
+package index
+
+import "io/fs"
+
+// ModeOf returns the mode that git gives a file: ModeFile, ModeExecutable if
+// the owner may execute it, ModeSymlink, or ModeDir for a directory, of which
+// it cannot be seen here whether git takes it for a gitlink. It is 0 for what
+// git does not track: sockets, FIFOs, devices.
+func ModeOf(fi fs.FileInfo) uint32 {
+	switch mode := fi.Mode(); mode.Type() {
+	case 0:
+		if mode.Perm()&0o100 != 0 {
+			return ModeExecutable
+		}
+		return ModeFile
+	case fs.ModeSymlink:
+		return ModeSymlink
+	case fs.ModeDir:
+		return ModeDir
+	}
+	return 0
+}
+
+// sizeOf cuts a size to 32 bits. Multiples of 4 GiB do not become 0, which
+// would mark the entry as smudged; 1<<31 is what git takes since 2.43.
+func sizeOf(size int64) uint32 {
+	if size != 0 && uint32(size) == 0 {
+		return 1 << 31
+	}
+	return uint32(size)
+}
+
+func portableStatOf(fi fs.FileInfo) Stat {
+	mtime := fi.ModTime()
+	return Stat{
+		MTimeSec: uint32(mtime.Unix()), MTimeNsec: uint32(mtime.Nanosecond()),
+		Size: sizeOf(fi.Size()),
+	}
+}

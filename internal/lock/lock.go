@@ -1,0 +1,93 @@
+// Package lock knows advisory file locks: locks that end when their holder
+// does, however it ends, so that none is ever left behind. A lock is on an
+// open file; a child process that inherits the file keeps the lock too.
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ErrHeld is matched by the error of a lock that somebody else holds.
+var ErrHeld = errors.New("held by another process")
+
+// HeldError says who holds a lock, as far as the holder wrote it down.
+type HeldError struct {
+	Path   string
+	Holder string // "process 123 (save)"; empty if unknown
+}
+
+func (e *HeldError) Error() string {
+	if e.Holder == "" {
+		return fmt.Sprintf("lock '%s': %v", e.Path, ErrHeld)
+	}
+	return fmt.Sprintf("lock '%s': held by %s", e.Path, e.Holder)
+}
+
+// Unwrap makes the error match ErrHeld.
+func (e *HeldError) Unwrap() error { return ErrHeld }
+
+// Lock is a lock that is held.
+type Lock struct{ file *os.File }
+
+// File is the locked file, for a child process to inherit.
+func (l *Lock) File() *os.File { return l.file }
+
+// Acquire takes the lock on path, waiting up to wait for it; zero means one
+// try. purpose ("save") is what a waiter is told of us. The file stays when
+// the lock is released, since removing it would let two processes hold "the"
+// lock.
+func Acquire(ctx context.Context, path, purpose string, wait time.Duration) (*Lock, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return nil, fmt.Errorf("lock '%s': %w", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("lock '%s': %w", path, err)
+	}
+	deadline := time.Now().Add(wait)
+	for pause := time.Millisecond; ; pause = min(pause*2, 50*time.Millisecond) {
+		held, err := tryLock(f)
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("lock '%s': %w", path, err)
+		}
+		if held {
+			break
+		}
+		if time.Now().After(deadline) {
+			holder := readHolder(f)
+			f.Close()
+			return nil, &HeldError{Path: path, Holder: holder}
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("lock '%s': %w", path, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+	f.Truncate(0)
+	f.WriteAt(fmt.Appendf(nil, "process %d (%s)\n", os.Getpid(), purpose), 0)
+	return &Lock{f}, nil
+}
+
+func readHolder(f *os.File) string {
+	b := make([]byte, 200)
+	n, _ := f.ReadAt(b, 0)
+	line, _, _ := strings.Cut(string(b[:n]), "\n")
+	return line
+}
+
+// Release ends the lock.
+func (l *Lock) Release() {
+	if l != nil && l.file != nil {
+		l.file.Close()
+		l.file = nil
+	}
+}

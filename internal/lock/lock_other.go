@@ -1,0 +1,12 @@
+//go:build !unix && !windows
+
+package lock
+
+import (
+	"errors"
+	"os"
+)
+
+func tryLock(*os.File) (bool, error) {
+	return false, errors.New("file locks are not available on this system")
+}

@@ -1,0 +1,154 @@
+package object
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+)
+
+// indexLimit is the size of pack indexes, in bytes, up to which go-git reads
+// packed objects: it loads the whole index of every pack, git maps them.
+const indexLimit = 2 << 20
+
+// InProcess is the store on go-git's object layer, for SHA-1 repositories
+// without extensions.
+type InProcess struct {
+	queue
+	repo    *git.Repo
+	objects string
+	storage *filesystem.Storage
+	program *Program // for packs that are too large for go-git; started on first use
+}
+
+// NewInProcess returns the in-process store of a repository. Open says where it is exact.
+func NewInProcess(repo *git.Repo) *InProcess {
+	return &InProcess{
+		queue:   queue{format: repo.ObjectFormat},
+		repo:    repo,
+		objects: filepath.Join(repo.CommonDir, "objects"),
+		storage: filesystem.NewStorage(osfs.New(repo.CommonDir), cache.NewObjectLRU(4*cache.MiByte)),
+	}
+}
+
+func (s *InProcess) loose(id string) string { return filepath.Join(s.objects, id[:2], id[2:]) }
+
+// Read implements Store.
+func (s *InProcess) Read(ctx context.Context, id string) (Kind, []byte, error) {
+	if kind, data, ok := s.queued(id); ok {
+		return kind, data, nil
+	}
+	if len(id) != 40 || !IsID(id) {
+		return "", nil, missing(id)
+	}
+	if _, err := os.Lstat(s.loose(id)); err != nil && s.indexSize() > indexLimit {
+		if s.program == nil {
+			s.program = NewProgram(s.repo)
+		}
+		return s.program.Read(ctx, id)
+	}
+	o, err := s.storage.EncodedObject(plumbing.AnyObject, plumbing.NewHash(id))
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		// A gc beside us may have moved it to a pack that go-git has not seen.
+		s.storage = filesystem.NewStorage(osfs.New(s.repo.CommonDir), cache.NewObjectLRU(4*cache.MiByte))
+		o, err = s.storage.EncodedObject(plumbing.AnyObject, plumbing.NewHash(id))
+	}
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return "", nil, missing(id)
+	}
+	if err != nil {
+		return "", nil, unreadable(id, err)
+	}
+	r, err := o.Reader()
+	if err != nil {
+		return "", nil, unreadable(id, err)
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return "", nil, unreadable(id, err)
+	}
+	kind := Kind(o.Type().String())
+	// go-git does not compare an object with its id, git does.
+	if ID(s.format, kind, data) != id {
+		return "", nil, unreadable(id, errors.New("its content does not match its id"))
+	}
+	return kind, data, nil
+}
+
+func (s *InProcess) indexSize() int64 {
+	entries, err := os.ReadDir(filepath.Join(s.objects, "pack"))
+	if err != nil {
+		return 0
+	}
+	var size int64
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".idx") {
+			if info, err := e.Info(); err == nil {
+				size += info.Size()
+			}
+		}
+	}
+	return size
+}
+
+// Flush implements Store. Objects are written loose, by a temporary file and
+// a rename each; git gc packs them.
+func (s *InProcess) Flush(context.Context) error {
+	now := time.Now()
+	for _, id := range s.order {
+		h := s.held[id]
+		if os.Chtimes(s.loose(id), now, now) == nil {
+			continue
+		}
+		o := s.storage.NewEncodedObject()
+		o.SetType(kindOf(h.kind))
+		w, err := o.Writer()
+		if err == nil {
+			_, err = w.Write(h.data)
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		if err == nil {
+			_, err = s.storage.SetEncodedObject(o)
+		}
+		if err != nil {
+			return fault.New(fault.Fatal, "object-write", "write %s object %s: %w", h.kind, id, err)
+		}
+		git.Step("object")
+	}
+	s.clear()
+	return nil
+}
+
+func kindOf(k Kind) plumbing.ObjectType {
+	switch k {
+	case Commit:
+		return plumbing.CommitObject
+	case Tree:
+		return plumbing.TreeObject
+	case Tag:
+		return plumbing.TagObject
+	}
+	return plumbing.BlobObject
+}
+
+// Close implements Store.
+func (s *InProcess) Close() error {
+	if s.program != nil {
+		return s.program.Close()
+	}
+	return nil
+}

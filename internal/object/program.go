@@ -1,0 +1,203 @@
+package object
+
+import (
+	"bufio"
+	"bytes"
+	"compress/zlib"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+)
+
+// Program is the store on the git program: `cat-file --batch` reads,
+// `unpack-objects` writes, one process each however many objects.
+type Program struct {
+	queue
+	repo  *git.Repo
+	batch *Batch
+}
+
+// NewProgram returns the store of a repository on the git program. It is
+// exact for every repository that git reads.
+func NewProgram(repo *git.Repo) *Program {
+	return &Program{queue: queue{format: repo.ObjectFormat}, repo: repo}
+}
+
+// Read implements Store.
+func (s *Program) Read(ctx context.Context, id string) (Kind, []byte, error) {
+	if kind, data, ok := s.queued(id); ok {
+		return kind, data, nil
+	}
+	if !IsID(id) {
+		return "", nil, missing(id)
+	}
+	if s.batch == nil {
+		b, err := OpenBatch(ctx, s.repo)
+		if err != nil {
+			return "", nil, err
+		}
+		s.batch = b
+	}
+	_, kind, data, err := s.batch.Read(id)
+	return kind, data, err
+}
+
+// Flush implements Store: one pack goes through unpack-objects, which writes
+// loose objects and freshens those that exist.
+func (s *Program) Flush(ctx context.Context) error {
+	if len(s.order) == 0 {
+		return nil
+	}
+	var pack bytes.Buffer
+	hash := NewHash(s.format)
+	out := io.MultiWriter(&pack, hash)
+	out.Write([]byte("PACK"))
+	binary.Write(out, binary.BigEndian, []uint32{2, uint32(len(s.order))})
+	for _, id := range s.order {
+		h := s.held[id]
+		out.Write(packHeader(h.kind, len(h.data)))
+		z := zlib.NewWriter(out)
+		z.Write(h.data)
+		z.Close()
+	}
+	pack.Write(hash.Sum(nil))
+	if err := s.repo.Command(ctx, "unpack-objects", "-q").WithInput(pack.Bytes()).Run(); err != nil {
+		return fault.New(fault.Fatal, "object-write", "write %d objects: %w", len(s.order), err)
+	}
+	for range s.order {
+		git.Step("object")
+	}
+	s.clear()
+	return nil
+}
+
+// packHeader is the type and size of an object in a pack (gitformat-pack).
+func packHeader(kind Kind, size int) []byte {
+	types := map[Kind]byte{Commit: 1, Tree: 2, Blob: 3, Tag: 4}
+	c := types[kind]<<4 | byte(size&0x0f)
+	size >>= 4
+	var b []byte
+	for size > 0 {
+		b = append(b, c|0x80)
+		c = byte(size & 0x7f)
+		size >>= 7
+	}
+	return append(b, c)
+}
+
+// Close implements Store.
+func (s *Program) Close() error {
+	if s.batch == nil {
+		return nil
+	}
+	err := s.batch.Close()
+	s.batch = nil
+	return err
+}
+
+// Batch is a running `git cat-file --batch`, for bulk reads.
+type Batch struct {
+	process *git.Process
+	in      *bufio.Writer
+	out     *bufio.Reader
+	broken  error
+}
+
+// OpenBatch starts a batch.
+func OpenBatch(ctx context.Context, repo *git.Repo) (*Batch, error) {
+	p, err := repo.Command(ctx, "cat-file", "--batch").Start()
+	if err != nil {
+		return nil, err
+	}
+	return &Batch{process: p, in: bufio.NewWriter(p.Stdin), out: bufio.NewReaderSize(p.Stdout, 64<<10)}, nil
+}
+
+// Read returns the object that a name (an id or any other extended SHA-1
+// expression without a newline, such as "ref:path") stands for. A name that
+// stands for nothing is ErrMissing.
+func (b *Batch) Read(name string) (id string, kind Kind, data []byte, err error) {
+	if b.broken != nil {
+		return "", "", nil, b.broken
+	}
+	b.in.WriteString(name + "\n")
+	if err := b.in.Flush(); err != nil {
+		return "", "", nil, b.fail(name, err)
+	}
+	return b.answer(name)
+}
+
+// ReadAll reads many names and hands over each answer in order; found is
+// false where a name stands for nothing. An error from visit ends it.
+func (b *Batch) ReadAll(names []string, visit func(i int, found bool, id string, kind Kind, data []byte) error) error {
+	if b.broken != nil {
+		return b.broken
+	}
+	asked := make(chan error, 1)
+	go func() {
+		for _, name := range names {
+			b.in.WriteString(name + "\n")
+		}
+		asked <- b.in.Flush()
+	}()
+	for i, name := range names {
+		id, kind, data, err := b.answer(name)
+		found := err == nil
+		if err != nil && !errors.Is(err, ErrMissing) {
+			return err
+		}
+		if err := visit(i, found, id, kind, data); err != nil {
+			b.broken = fmt.Errorf("read objects: an earlier read was given up: %w", err)
+			b.process.Stop()
+			return err
+		}
+	}
+	return <-asked
+}
+
+func (b *Batch) fail(name string, err error) error {
+	if waited := b.process.Wait(); waited != nil {
+		err = waited
+	}
+	b.broken = unreadable(name, err)
+	return b.broken
+}
+
+func (b *Batch) answer(name string) (id string, kind Kind, data []byte, err error) {
+	line, err := b.out.ReadString('\n')
+	if err != nil {
+		return "", "", nil, b.fail(name, err)
+	}
+	line = strings.TrimSuffix(line, "\n")
+	if strings.HasSuffix(line, " missing") || strings.HasSuffix(line, " ambiguous") {
+		return "", "", nil, missing(name)
+	}
+	fields := strings.Fields(line)
+	if len(fields) != 3 {
+		return "", "", nil, b.fail(name, fmt.Errorf("git answered '%s'", line))
+	}
+	size, err := strconv.Atoi(fields[2])
+	if err != nil {
+		return "", "", nil, b.fail(name, fmt.Errorf("git answered '%s'", line))
+	}
+	data = make([]byte, size+1)
+	if _, err := io.ReadFull(b.out, data); err != nil {
+		return "", "", nil, b.fail(name, err)
+	}
+	return fields[0], Kind(fields[1]), data[:size], nil
+}
+
+// Close ends the process.
+func (b *Batch) Close() error {
+	if b.broken != nil {
+		return nil
+	}
+	b.broken = errors.New("read objects: the batch is closed")
+	return b.process.Wait()
+}

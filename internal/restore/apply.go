@@ -1,0 +1,373 @@
+package restore
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
+)
+
+func exitedWith(err error, code int) bool {
+	var failed *git.Error
+	return errors.As(err, &failed) && failed.Code == code
+}
+
+// hashFile computes the blob id of a file's bytes as they are.
+func hashFile(file, objectFormat string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	h := object.NewHash(objectFormat)
+	io.WriteString(h, "blob "+strconv.FormatInt(info.Size(), 10)+"\x00")
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// SaveRaw stores the exact bytes of the files that Apply will replace or
+// delete and whose stored form would not come back the same, because of line
+// endings or a filter. It returns blobs by path, for the safety checkpoint.
+func (p *Plan) SaveRaw(ctx context.Context) (map[string]string, error) {
+	var converted []string
+	for _, list := range [][]string{p.Write, p.Delete} {
+		for _, name := range list {
+			h, ok := p.have[name]
+			if !ok || h.Mode != index.ModeFile && h.Mode != index.ModeExecutable {
+				continue
+			}
+			id, err := hashFile(snapshot.DiskPath(p.repo, name), p.repo.ObjectFormat)
+			if err != nil {
+				return nil, p.changed(name)
+			}
+			if id != h.ID {
+				converted = append(converted, name)
+			}
+		}
+	}
+	if len(converted) == 0 {
+		return nil, nil
+	}
+	return p.storeRaw(ctx, converted)
+}
+
+// storeRaw checks the files out as they are stored, and stores the bytes of
+// those that differ from what is on disk.
+func (p *Plan) storeRaw(ctx context.Context, names []string) (map[string]string, error) {
+	dir, err := os.MkdirTemp(filepath.Join(p.repo.Dir, "checkpoint"), "stage-")
+	if err != nil {
+		return nil, fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	var entries []index.Entry
+	wanted := map[string]bool{}
+	for _, name := range names {
+		wanted[name] = true
+	}
+	for name, h := range p.have {
+		if wanted[name] || path.Base(name) == ".gitattributes" {
+			entries = append(entries, index.Entry{Path: name, Mode: h.Mode, ID: h.ID})
+		}
+	}
+	if err := checkOut(ctx, p.repo, dir, entries); err != nil {
+		return nil, err
+	}
+	raw := map[string]string{}
+	for _, name := range names {
+		disk := snapshot.DiskPath(p.repo, name)
+		now, err := hashFile(disk, p.repo.ObjectFormat)
+		if err != nil {
+			return nil, p.changed(name)
+		}
+		back, err := hashFile(filepath.Join(dir, filepath.FromSlash(name)), p.repo.ObjectFormat)
+		if err == nil && back == now {
+			continue
+		}
+		f, err := os.Open(disk)
+		if err != nil {
+			return nil, p.changed(name)
+		}
+		c := p.repo.Command(ctx, "hash-object", "-w", "--no-filters", "--stdin")
+		c.Stdin = f
+		raw[name], err = c.Text()
+		f.Close()
+		if err != nil {
+			return nil, fault.New(fault.Fatal, "object-write", "save the bytes of '%s': %w", name, err)
+		}
+	}
+	return raw, nil
+}
+
+func (p *Plan) changed(name string) error {
+	return fault.New(fault.Conflict, "file-changed", "'%s' changed while it was being restored", name).
+		WithHint("stop what writes to it and try again")
+}
+
+// Apply deletes and writes. A file that is no longer as the snapshot saw it
+// ends it with a fault.Conflict, so that nothing unsaved is lost; what was
+// done until then is undone or finished by doing the restore again.
+func (p *Plan) Apply() error {
+	for _, name := range p.Delete {
+		if err := p.delete(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range p.Write {
+		if err := p.write(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unchanged fails unless a path is as the snapshot saw it. It looks afresh at
+// every directory above, so that nothing beyond a link is touched.
+func (p *Plan) unchanged(name string) (fs.FileInfo, error) {
+	fi, err := snapshot.NewLstat(p.repo).Get(name)
+	if err != nil || fi == nil {
+		return nil, err
+	}
+	h, known := p.have[name]
+	if fi.IsDir() {
+		return fi, nil
+	}
+	if !known || !sameStat(h.Stat, index.StatOf(fi)) {
+		return nil, p.changed(name)
+	}
+	return fi, nil
+}
+
+// sameStat compares what every system and every git records.
+func sameStat(a, b index.Stat) bool {
+	if a.MTimeSec != b.MTimeSec || a.Size != b.Size {
+		return false
+	}
+	if a.MTimeNsec != 0 && b.MTimeNsec != 0 && a.MTimeNsec != b.MTimeNsec {
+		return false
+	}
+	return a.Ino == 0 || b.Ino == 0 || a.Ino == b.Ino
+}
+
+func (p *Plan) delete(name string) error {
+	fi, err := p.unchanged(name)
+	if err != nil {
+		return err
+	}
+	if fi != nil {
+		if fi.IsDir() {
+			return p.changed(name)
+		}
+		if err := os.Remove(snapshot.DiskPath(p.repo, name)); err != nil {
+			return fault.New(fault.Fatal, "io", "delete '%s': %w", name, err)
+		}
+		p.step("file deleted")
+	}
+	p.removeEmpty(path.Dir(name))
+	return nil
+}
+
+func (p *Plan) step(what string) {
+	p.Steps++
+	git.Step(what)
+}
+
+// removeEmpty removes directories that became empty, but not the one that
+// the command was started in.
+func (p *Plan) removeEmpty(dir string) {
+	for ; dir != "." && !strings.HasPrefix(p.repo.Prefix, dir+"/"); dir = path.Dir(dir) {
+		if os.Remove(snapshot.DiskPath(p.repo, dir)) != nil {
+			return
+		}
+	}
+}
+
+func (p *Plan) write(name string) error {
+	if err := p.makeParents(name); err != nil {
+		return err
+	}
+	fi, err := p.unchanged(name)
+	if err != nil {
+		return err
+	}
+	to := snapshot.DiskPath(p.repo, name)
+	if fi != nil && fi.IsDir() {
+		if p.want[name].Mode == index.ModeGitlink {
+			return nil
+		}
+		if err := removeEmptyTree(to); err != nil {
+			return fault.New(fault.Conflict, "directory-in-the-way", "write '%s': a directory with files in it stands there: %w", name, err).
+				WithHint("move it away and try again")
+		}
+	}
+	if p.want[name].Mode == index.ModeGitlink {
+		if fi != nil {
+			if err := os.Remove(to); err != nil {
+				return fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
+			}
+		}
+		if err := os.Mkdir(to, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
+		}
+		p.step("directory made")
+		return nil
+	}
+	if err := moveInto(p.staged(name), to); err != nil {
+		return fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
+	}
+	p.step("file written")
+	now, err := os.Lstat(to)
+	if err != nil {
+		return fault.New(fault.Fatal, "io", "look at '%s': %w", name, err)
+	}
+	p.stats[name] = index.StatOf(now)
+	return nil
+}
+
+// makeParents makes the directories above a path. What stands in their place
+// was deleted before, so anything that does is new.
+func (p *Plan) makeParents(name string) error {
+	parent := path.Dir(name)
+	if parent == "." {
+		return nil
+	}
+	done := ""
+	for _, part := range strings.Split(parent, "/") {
+		done = path.Join(done, part)
+		file := snapshot.DiskPath(p.repo, done)
+		fi, err := os.Lstat(file)
+		switch {
+		case err == nil && fi.IsDir():
+		case err == nil:
+			return p.changed(done)
+		default:
+			if err := os.Mkdir(file, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+				return fault.New(fault.Fatal, "io", "make the directory '%s': %w", done, err)
+			}
+		}
+	}
+	return nil
+}
+
+// removeEmptyTree removes a directory that holds nothing but directories.
+func removeEmptyTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			return fmt.Errorf("it holds '%s'", e.Name())
+		}
+		if err := removeEmptyTree(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return os.Remove(dir)
+}
+
+// moveInto moves a file into place at once. Where the two are on different
+// file systems it is copied beside its place first.
+func moveInto(from, to string) error {
+	err := os.Rename(from, to)
+	if err == nil || !crossesDevices(err) {
+		return err
+	}
+	beside := filepath.Join(filepath.Dir(to), fmt.Sprintf(".git-checkpoint-%d", os.Getpid()))
+	defer os.Remove(beside)
+	if link, err := os.Readlink(from); err == nil {
+		if err := os.Symlink(link, beside); err != nil {
+			return err
+		}
+		return os.Rename(beside, to)
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if closed := out.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(beside, to)
+}
+
+// Stat returns the stat data of a file that is as the target has it: written,
+// or left because it was so already. ok is false where git must look itself.
+func (p *Plan) Stat(name string) (s index.Stat, ok bool) {
+	if s, ok := p.stats[name]; ok {
+		return s, true
+	}
+	h, ok := p.have[name]
+	w := p.want[name]
+	if !ok || h.ID != w.ID || h.Mode != w.Mode {
+		return s, false
+	}
+	return h.Stat, true
+}
+
+// Verify looks at every path of the target and of the snapshot once more:
+// each must be as it was written or left, each deleted one gone. A difference
+// is a fault.Conflict, since only somebody else can have made it.
+func (p *Plan) Verify() error {
+	look := snapshot.NewLstat(p.repo)
+	for name, w := range p.want {
+		if w.Mode == index.ModeGitlink {
+			continue
+		}
+		fi, err := look.Get(name)
+		if err != nil {
+			return err
+		}
+		if fi == nil {
+			return p.changed(name)
+		}
+		s, ok := p.stats[name]
+		if !ok {
+			s = p.have[name].Stat
+		}
+		if !sameStat(s, index.StatOf(fi)) {
+			return p.changed(name)
+		}
+	}
+	for _, name := range p.Delete {
+		fi, err := look.Get(name)
+		if err != nil {
+			return err
+		}
+		if fi != nil && !fi.IsDir() {
+			return p.changed(name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,449 @@
+// Package restore knows how the files of a working tree become those of a
+// checkpoint: what differs, what must be safe before anything is touched,
+// and how to write it so that a kill at any moment leaves each file either
+// as it was or as it will be. It never writes through a symbolic link.
+package restore
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
+)
+
+// Target is the files to restore.
+type Target struct {
+	// Files are the entries of the checkpoint's tree, sorted by path.
+	Files []index.Entry
+	// Raw are the exact bytes, as blobs, of files whose stored form would
+	// not come back the same.
+	Raw map[string]string
+	// Absent are paths of Files that are not to be on disk (skip-worktree).
+	Absent map[string]bool
+	// Leave are paths that the checkpoint did not take (skipped) and that
+	// are therefore not deleted.
+	Leave map[string]bool
+}
+
+// Plan is what a restore will do. Make one with Prepare, which touches
+// nothing outside the git directory, then Apply and Verify it.
+type Plan struct {
+	Write       []string // paths to create or replace, sorted
+	Delete      []string // paths to delete, sorted
+	Kept        []string // untracked files that the checkpoint's own ignore rules cover: left
+	Unprotected []string // submodules and nested repositories that differ: left
+	IgnoreRules bool     // the .gitignore files differ between now and then
+
+	repo   *git.Repo
+	store  object.Store
+	snap   *snapshot.Snapshot
+	target Target
+	have   map[string]index.Entry // what is on disk, as the snapshot has it
+	want   map[string]index.Entry
+	stage  string
+	stats  map[string]index.Stat // of files written
+	Steps  int                   // how many changes Apply has made
+}
+
+// Obstacles lists the paths on disk that stand where the target has a file
+// or a directory and that the snapshot does not hold, such as ignored files.
+// They have to be in the safety checkpoint, so the snapshot must be taken
+// again with them. A repository, or a directory that cannot be read, in the
+// way is a fault.Conflict.
+func Obstacles(repo *git.Repo, target Target, snap *snapshot.Snapshot) ([]string, error) {
+	have := map[string]uint32{}
+	for _, e := range snap.Files.Entries {
+		have[e.Path] = e.Mode
+	}
+	for _, s := range snap.Skipped {
+		if s.Reason == snapshot.ReasonUnreadable {
+			have[s.Path] = 0
+		}
+	}
+	look := snapshot.NewLstat(repo)
+	found := map[string]bool{}
+	checkedDirs := map[string]bool{"": true, ".": true}
+	for _, e := range target.Files {
+		if target.Absent[e.Path] {
+			continue
+		}
+		// A file where the target has a directory.
+		for dir := path.Dir(e.Path); !checkedDirs[dir]; dir = path.Dir(dir) {
+			checkedDirs[dir] = true
+			fi, err := look.Get(dir)
+			if err != nil {
+				return nil, err
+			}
+			if fi == nil {
+				continue
+			}
+			mode, saved := have[dir]
+			if !fi.IsDir() && !saved {
+				found[dir] = true
+			}
+			if fi.IsDir() && (mode == index.ModeGitlink || isRepository(repo, dir)) {
+				return nil, repositoryInTheWay(dir, e.Path)
+			}
+		}
+		if _, saved := have[e.Path]; saved {
+			continue
+		}
+		fi, err := look.Get(e.Path)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case fi == nil:
+		case !fi.IsDir():
+			found[e.Path] = true
+		case e.Mode == index.ModeGitlink:
+		default:
+			if err := filesBelow(repo, e.Path, have, found); err != nil {
+				return nil, err
+			}
+		}
+	}
+	list := make([]string, 0, len(found))
+	for p := range found {
+		list = append(list, p)
+	}
+	sort.Strings(list)
+	return list, nil
+}
+
+func isRepository(repo *git.Repo, dir string) bool {
+	_, err := os.Lstat(filepath.Join(snapshot.DiskPath(repo, dir), ".git"))
+	return err == nil
+}
+
+func repositoryInTheWay(dir, p string) error {
+	return fault.New(fault.Conflict, "repository-in-the-way", "'%s' is a repository of its own and stands where the checkpoint has '%s'", dir, p).
+		WithHint("its files are in no checkpoint; move it away first")
+}
+
+// filesBelow finds the files of a directory that stands where the target has
+// a file.
+func filesBelow(repo *git.Repo, dir string, have map[string]uint32, found map[string]bool) error {
+	root := snapshot.DiskPath(repo, dir)
+	return filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return fault.New(fault.Conflict, "directory-in-the-way", "read the directory '%s', which stands in the way: %w", dir, err).
+				WithHint("move it away first")
+		}
+		if d.Name() == ".git" {
+			return repositoryInTheWay(dir, dir)
+		}
+		if d.IsDir() {
+			return nil
+		}
+		rel, err := filepath.Rel(repo.Top, file)
+		if err != nil {
+			return err
+		}
+		p := filepath.ToSlash(rel)
+		if _, saved := have[p]; !saved {
+			found[p] = true
+		}
+		return nil
+	})
+}
+
+// Prepare compares the target with what is on disk and makes ready all that
+// will be written, so that what cannot work fails here.
+func Prepare(ctx context.Context, repo *git.Repo, store object.Store, target Target, snap *snapshot.Snapshot) (*Plan, error) {
+	p := &Plan{
+		repo: repo, store: store, snap: snap, target: target,
+		have:  make(map[string]index.Entry, len(snap.Files.Entries)),
+		want:  make(map[string]index.Entry, len(target.Files)),
+		stats: map[string]index.Stat{},
+	}
+	for _, e := range snap.Files.Entries {
+		if !e.SkipWorktree {
+			p.have[e.Path] = e
+		}
+	}
+	for _, e := range target.Files {
+		if !target.Absent[e.Path] {
+			p.want[e.Path] = e
+		}
+	}
+	if err := p.compare(); err != nil {
+		return nil, err
+	}
+	if err := p.unreadable(); err != nil {
+		return nil, err
+	}
+	stage, err := os.MkdirTemp(filepath.Join(repo.Dir, "checkpoint"), "stage-")
+	if err != nil {
+		return nil, fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
+	}
+	p.stage = stage
+	if err := p.makeReady(ctx); err != nil {
+		p.Discard()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Discard removes what Prepare made ready.
+func (p *Plan) Discard() {
+	if p.stage != "" {
+		os.RemoveAll(p.stage)
+	}
+}
+
+// Empty says whether nothing is to be done.
+func (p *Plan) Empty() bool { return len(p.Write)+len(p.Delete) == 0 }
+
+func (p *Plan) compare() error {
+	now, then := map[string]string{}, map[string]string{}
+	for name, w := range p.want {
+		h, ok := p.have[name]
+		if path.Base(name) == ".gitignore" {
+			then[name] = w.ID
+		}
+		switch {
+		case w.Mode == index.ModeGitlink && ok && h.Mode == index.ModeGitlink:
+			if h.ID != w.ID {
+				p.Unprotected = append(p.Unprotected, name)
+			}
+			continue
+		case ok && h.Mode == index.ModeGitlink:
+			return repositoryInTheWay(name, name)
+		case w.Mode == index.ModeGitlink && !ok:
+			// An empty directory stands for it, as after git checkout.
+			if fi, err := os.Lstat(snapshot.DiskPath(p.repo, name)); err == nil && fi.IsDir() {
+				continue
+			}
+		case p.target.Raw[name] != "":
+			if ok && h.Mode == w.Mode && p.rawOnDisk(name) == p.target.Raw[name] {
+				continue
+			}
+		case ok && h.Mode == w.Mode && h.ID == w.ID:
+			continue
+		}
+		p.Write = append(p.Write, name)
+	}
+	for name, h := range p.have {
+		if path.Base(name) == ".gitignore" {
+			now[name] = h.ID
+		}
+		if _, ok := p.want[name]; ok || p.target.Leave[name] {
+			continue
+		}
+		if h.Mode == index.ModeGitlink {
+			p.Unprotected = append(p.Unprotected, name)
+			continue
+		}
+		p.Delete = append(p.Delete, name)
+	}
+	p.IgnoreRules = !mapsEqual(now, then)
+	slices.Sort(p.Write)
+	slices.Sort(p.Delete)
+	slices.Sort(p.Unprotected)
+	return nil
+}
+
+func mapsEqual(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if b[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// unreadable refuses to replace or delete a file that could not be saved.
+func (p *Plan) unreadable() error {
+	touched := map[string]bool{}
+	for _, name := range p.Write {
+		touched[name] = true
+	}
+	for _, name := range p.Delete {
+		touched[name] = true
+	}
+	for _, s := range p.snap.Skipped {
+		if touched[s.Path] {
+			return fault.New(fault.Conflict, "file-in-the-way", "'%s' cannot be saved (%s), and would be replaced", s.Path, s.Reason).
+				WithHint("make it readable or move it away first")
+		}
+	}
+	return nil
+}
+
+func (p *Plan) rawOnDisk(name string) string {
+	id, err := hashFile(snapshot.DiskPath(p.repo, name), p.repo.ObjectFormat)
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+// makeReady lets git write the files to a directory of its own, with the
+// checkpoint's attributes, and looks at what came of it.
+func (p *Plan) makeReady(ctx context.Context) error {
+	var entries []index.Entry
+	for _, name := range p.Write {
+		w := p.want[name]
+		if w.Mode != index.ModeGitlink && p.target.Raw[name] == "" {
+			entries = append(entries, index.Entry{Path: name, Mode: w.Mode, ID: w.ID})
+		}
+	}
+	candidates := p.keepCandidates()
+	rules := map[string]bool{}
+	for name, w := range p.want {
+		base := path.Base(name)
+		if base == ".gitattributes" || base == ".gitignore" && len(candidates) > 0 {
+			rules[name] = true
+			if !slices.ContainsFunc(entries, func(e index.Entry) bool { return e.Path == name }) {
+				entries = append(entries, index.Entry{Path: name, Mode: w.Mode, ID: w.ID})
+			}
+		}
+	}
+	if err := checkOut(ctx, p.repo, p.stage, entries); err != nil {
+		return err
+	}
+	for _, name := range p.Write {
+		if err := p.checkStaged(ctx, name); err != nil {
+			return err
+		}
+	}
+	return p.keepIgnored(ctx, candidates)
+}
+
+// checkOut writes entries to a directory by `git checkout-index`, with all
+// conversions.
+func checkOut(ctx context.Context, repo *git.Repo, dir string, entries []index.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	file := filepath.Join(filepath.Dir(dir), filepath.Base(dir)+".index")
+	defer os.Remove(file)
+	x := &index.Index{Entries: entries}
+	if err := x.WriteFile(file, repo.HashLen()); err != nil {
+		return fault.New(fault.Fatal, "io", "prepare the files: %w", err)
+	}
+	c := repo.Command(ctx, "checkout-index", "--all", "--force", "--quiet").WithIndex(file).
+		WithEnv("GIT_DIR", repo.Dir).WithEnv("GIT_WORK_TREE", dir)
+	c.Dir = dir
+	if err := c.Run(); err != nil {
+		return fault.New(fault.Integrity, "files-unavailable", "prepare the files of the checkpoint: %w", err).
+			WithHint("nothing was changed; git fsck tells whether objects are missing")
+	}
+	return nil
+}
+
+func (p *Plan) staged(name string) string { return filepath.Join(p.stage, filepath.FromSlash(name)) }
+
+// checkStaged proves a file that will be written: by its hash where git
+// stores it as it is. What was converted cannot be proven so, and is git's word.
+func (p *Plan) checkStaged(ctx context.Context, name string) error {
+	w, staged := p.want[name], p.staged(name)
+	if w.Mode == index.ModeGitlink {
+		return nil
+	}
+	if raw := p.target.Raw[name]; raw != "" {
+		if err := p.stageRaw(ctx, name, raw); err != nil {
+			return err
+		}
+	}
+	fi, err := os.Lstat(staged)
+	if err != nil {
+		return fault.New(fault.Conflict, "files-collide", "prepare '%s': %w", name, err).
+			WithHint("nothing was changed; this file system may not be able to hold the name")
+	}
+	if (w.Mode == index.ModeSymlink) != (fi.Mode()&fs.ModeSymlink != 0) && p.repo.Config.Bool("core.symlinks", true) {
+		return fault.New(fault.Conflict, "files-collide", "prepare '%s': two files of the checkpoint have one name here", name).
+			WithHint("nothing was changed; this file system does not tell the case of names")
+	}
+	return nil
+}
+
+func (p *Plan) stageRaw(ctx context.Context, name, raw string) error {
+	_, data, err := p.store.Read(ctx, raw)
+	if err != nil {
+		return err
+	}
+	mode := os.FileMode(0o666)
+	if p.want[name].Mode == index.ModeExecutable {
+		mode = 0o777
+	}
+	file := p.staged(name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return fault.New(fault.Fatal, "io", "prepare '%s': %w", name, err)
+	}
+	if err := os.WriteFile(file, data, mode); err != nil {
+		return fault.New(fault.Fatal, "io", "prepare '%s': %w", name, err)
+	}
+	return nil
+}
+
+// keepCandidates are untracked files that would be deleted, where the
+// checkpoint's ignore rules are others than today's and no path of the
+// checkpoint needs their place.
+func (p *Plan) keepCandidates() []string {
+	if !p.IgnoreRules || len(p.Delete) == 0 {
+		return nil
+	}
+	tracked := make(map[string]bool, len(p.snap.User.Entries))
+	for _, e := range p.snap.User.Entries {
+		tracked[e.Path] = true
+	}
+	places := map[string]bool{} // what the target needs as a directory
+	for name := range p.want {
+		for dir := path.Dir(name); dir != "." && !places[dir]; dir = path.Dir(dir) {
+			places[dir] = true
+		}
+	}
+	var candidates []string
+	for _, name := range p.Delete {
+		free := !tracked[name] && !places[name]
+		for dir := path.Dir(name); free && dir != "."; dir = path.Dir(dir) {
+			_, taken := p.want[dir]
+			free = !taken
+		}
+		if free {
+			candidates = append(candidates, name)
+		}
+	}
+	return candidates
+}
+
+// keepIgnored takes what the checkpoint ignores out of what is deleted: it
+// may have been there then, unseen.
+func (p *Plan) keepIgnored(ctx context.Context, candidates []string) error {
+	if len(candidates) == 0 {
+		return nil
+	}
+	c := p.repo.Command(ctx, "check-ignore", "--no-index", "-z", "--stdin").WithInput([]byte(strings.Join(candidates, "\x00")+"\x00")).
+		WithEnv("GIT_DIR", p.repo.Dir).WithEnv("GIT_WORK_TREE", p.stage)
+	c.Dir = p.stage
+	ignored, err := c.Lines()
+	if err != nil && !exitedWith(err, 1) {
+		return fault.New(fault.Fatal, "git", "ask for the checkpoint's ignore rules: %w", err)
+	}
+	keep := map[string]bool{}
+	for _, name := range ignored {
+		keep[name] = true
+	}
+	p.Delete = slices.DeleteFunc(p.Delete, func(name string) bool {
+		if keep[name] {
+			p.Kept = append(p.Kept, name)
+		}
+		return keep[name]
+	})
+	return nil
+}

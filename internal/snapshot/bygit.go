@@ -1,0 +1,589 @@
+package snapshot
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+)
+
+// ByGit takes snapshots with git's own commands on a private index: it lists
+// untracked files (ls-files), finds what changed (diff-files), stores that
+// (update-index) and writes the tree (write-tree).
+//
+// The private index is a cache. What makes it right is that every entry which
+// is not known to equal the file on disk has no stat data, so that git looks
+// at the content; see merge.
+type ByGit struct {
+	Repo *git.Repo
+}
+
+// cacheKey lies beside the private index and says what it is good for.
+type cacheKey struct {
+	Key         string `json:"key"`         // the checkpoint that the index equals
+	Fingerprint string `json:"fingerprint"` // the configuration that decides how files are stored
+	Checksum    string `json:"checksum"`    // the index file's own checksum
+}
+
+// work is one Take under way.
+type work struct {
+	repo  *git.Repo
+	o     Options
+	dir   string // where the private index is made
+	index string // its path
+	env   []string
+	look  *Lstat
+
+	user      *index.Index
+	cache     *index.Index // nil: none
+	cachePath string
+	out       *Snapshot
+}
+
+// Take implements Taker.
+func (g *ByGit) Take(ctx context.Context, o Options) (*Snapshot, error) {
+	s, again, err := g.take(ctx, o)
+	if err == nil && again {
+		// The rules that decide how files are stored changed with the files
+		// (.gitattributes): what the cache knows was stored by the old ones.
+		s.Discard()
+		o.Key = ""
+		s, _, err = g.take(ctx, o)
+	}
+	return s, err
+}
+
+func (g *ByGit) take(ctx context.Context, o Options) (_ *Snapshot, again bool, err error) {
+	w := &work{repo: g.Repo, o: o, out: &Snapshot{}, look: NewLstat(g.Repo)}
+	home := filepath.Join(g.Repo.Dir, "checkpoint")
+	if o.Scratch {
+		w.dir, err = os.MkdirTemp("", "git-checkpoint-")
+		if err != nil {
+			return nil, false, fault.New(fault.Fatal, "io", "make a temporary directory: %w", err)
+		}
+		// git takes a repository without an object directory for none.
+		if err := os.Mkdir(filepath.Join(w.dir, "objects"), 0o777); err != nil {
+			return nil, false, fault.New(fault.Fatal, "io", "make a temporary directory: %w", err)
+		}
+		w.scratchObjects()
+	} else {
+		w.dir = home
+		if err := os.MkdirAll(home, 0o777); err != nil {
+			return nil, false, fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
+		}
+	}
+	w.index = filepath.Join(w.dir, fmt.Sprintf("index.%d", os.Getpid()))
+	w.out.discard = func() {
+		os.Remove(w.index)
+		if o.Scratch {
+			os.RemoveAll(w.dir)
+		}
+	}
+	defer func() {
+		if err != nil {
+			w.out.Discard()
+		}
+	}()
+
+	if w.user, err = ReadUserIndex(ctx, g.Repo); err != nil {
+		return nil, false, err
+	}
+	w.out.User = w.user
+	w.cachePath = filepath.Join(home, "index")
+	print := fingerprint(g.Repo)
+	w.loadCache(print)
+
+	untracked, err := w.listUntracked(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	files, added, err := w.merge(ctx, untracked)
+	if err != nil {
+		return nil, false, err
+	}
+	changed, err := w.update(ctx, files, added)
+	if err != nil {
+		return nil, false, err
+	}
+	tree, err := w.git(ctx, "write-tree", "--missing-ok").Text()
+	if err != nil {
+		return nil, false, failed("write the tree", err)
+	}
+	w.out.Tree = tree
+	if w.out.Files, err = index.Read(w.index, g.Repo.HashLen()); err != nil {
+		return nil, false, failed("read the private index", err)
+	}
+	for _, e := range w.out.Files.Entries {
+		if e.Mode == index.ModeGitlink {
+			w.out.Unprotected = append(w.out.Unprotected, e.Path)
+		}
+	}
+	w.out.Env = w.env
+	if !o.Scratch {
+		w.out.keep = func(key string) error { return w.keep(key, print) }
+	}
+	return w.out, w.cache != nil && w.attributesChanged(changed), nil
+}
+
+// scratchObjects lets git write objects beside the repository's and read both.
+func (w *work) scratchObjects() {
+	real := os.Getenv("GIT_OBJECT_DIRECTORY")
+	if real == "" {
+		real = filepath.Join(w.repo.CommonDir, "objects")
+	}
+	alternates := real
+	if more := os.Getenv("GIT_ALTERNATE_OBJECT_DIRECTORIES"); more != "" {
+		alternates += string(os.PathListSeparator) + more
+	}
+	w.env = []string{
+		"GIT_OBJECT_DIRECTORY=" + filepath.Join(w.dir, "objects"),
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + quoteAlternate(alternates),
+	}
+}
+
+// quoteAlternate protects a path in the variable's list syntax, in which a
+// leading double quote starts a C-quoted path.
+func quoteAlternate(list string) string {
+	if strings.HasPrefix(list, `"`) {
+		return `"` + strings.ReplaceAll(strings.ReplaceAll(list, `\`, `\\`), `"`, `\"`) + `"`
+	}
+	return list
+}
+
+func (w *work) git(ctx context.Context, args ...string) *git.Cmd {
+	c := w.repo.Command(ctx, args...).WithIndex(w.index)
+	c.Env = append(c.Env, w.env...)
+	return c
+}
+
+func failed(what string, err error) error {
+	return fault.New(fault.Fatal, "snapshot", "%s: %w", what, err)
+}
+
+func (w *work) loadCache(print string) {
+	if w.o.Key == "" {
+		return
+	}
+	data, err := os.ReadFile(w.cachePath + ".key")
+	var key cacheKey
+	if err != nil || json.Unmarshal(data, &key) != nil || key.Key != w.o.Key || key.Fingerprint != print {
+		git.Trace("private index: none that fits")
+		return
+	}
+	sum, err := indexChecksum(w.cachePath, w.repo.HashLen())
+	if err != nil || sum != key.Checksum {
+		git.Trace("private index: another than its key says")
+		return
+	}
+	x, err := index.Read(w.cachePath, w.repo.HashLen())
+	if err != nil {
+		git.Trace("private index: %v", err)
+		return
+	}
+	w.cache = x
+}
+
+func (w *work) keep(key, print string) error {
+	sum, err := indexChecksum(w.index, w.repo.HashLen())
+	if err != nil {
+		return failed("keep the private index", err)
+	}
+	data, err := json.Marshal(cacheKey{Key: key, Fingerprint: print, Checksum: sum})
+	if err != nil {
+		return failed("keep the private index", err)
+	}
+	// In between the key does not match the index, and the cache is rebuilt.
+	if err := os.Rename(w.index, w.cachePath); err != nil {
+		return failed("keep the private index", err)
+	}
+	if err := writeFile(w.cachePath+".key", data); err != nil {
+		return failed("keep the private index", err)
+	}
+	return nil
+}
+
+func indexChecksum(path string, hashLen int) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	sum := make([]byte, hashLen)
+	if _, err := f.ReadAt(sum, info.Size()-int64(hashLen)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum), nil
+}
+
+func writeFile(path string, data []byte) error {
+	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if err := os.WriteFile(temporary, data, 0o666); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// fingerprint is over everything outside the tree that decides how git stores
+// a file. Attributes in the tree are looked at by attributesChanged.
+func fingerprint(repo *git.Repo) string {
+	h := sha256.New()
+	var keys []string
+	for key := range repo.Config {
+		switch key {
+		case "core.autocrlf", "core.eol", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode",
+			"core.attributesfile", "core.trustctime", "core.checkstat", "core.sparsecheckout", "core.worktree", "core.checkroundtripencoding":
+			keys = append(keys, key)
+		default:
+			if strings.HasPrefix(key, "filter.") {
+				keys = append(keys, key)
+			}
+		}
+	}
+	sort.Strings(keys)
+	for _, key := range keys {
+		fmt.Fprintf(h, "%s=%q\n", key, repo.Config[key])
+	}
+	for _, file := range []string{filepath.Join(repo.CommonDir, "info", "attributes"), globalAttributes(repo)} {
+		data, err := os.ReadFile(file)
+		fmt.Fprintf(h, "%s %v %q\n", file, err == nil, data)
+	}
+	fmt.Fprintln(h, repo.Top)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func globalAttributes(repo *git.Repo) string {
+	home, _ := os.UserHomeDir()
+	if file, ok := repo.Config.Get("core.attributesfile"); ok {
+		if rest, ok := strings.CutPrefix(file, "~/"); ok {
+			return filepath.Join(home, rest)
+		}
+		return file
+	}
+	if xdg := os.Getenv("XDG_CONFIG_HOME"); xdg != "" {
+		return filepath.Join(xdg, "git", "attributes")
+	}
+	return filepath.Join(home, ".config", "git", "attributes")
+}
+
+// attributesChanged says whether a .gitattributes file is another than in the cache.
+func (w *work) attributesChanged(changed map[string]bool) bool {
+	for p := range changed {
+		if path.Base(p) == ".gitattributes" {
+			return true
+		}
+	}
+	isAttributes := func(e index.Entry) bool { return path.Base(e.Path) == ".gitattributes" }
+	old := slices.DeleteFunc(slices.Clone(w.cache.Entries), func(e index.Entry) bool { return !isAttributes(e) })
+	now := slices.DeleteFunc(slices.Clone(w.out.Files.Entries), func(e index.Entry) bool { return !isAttributes(e) })
+	return !slices.EqualFunc(old, now, func(a, b index.Entry) bool { return a.Path == b.Path && a.ID == b.ID && a.Mode == b.Mode })
+}
+
+// listUntracked lists what is untracked and not ignored, and of the forced
+// paths those on disk. A nested repository has a '/' at the end.
+func (w *work) listUntracked(ctx context.Context) ([]string, error) {
+	args := []string{"ls-files", "-z", "--others", "--exclude-standard"}
+	for _, pattern := range w.o.Exclude {
+		args = append(args, "--exclude="+pattern)
+	}
+	// The user's own index says what is tracked.
+	list, err := w.repo.Command(ctx, args...).WithIndex(filepath.Join(w.repo.Dir, "index")).Lines()
+	if err != nil {
+		return nil, failed("list untracked files", err)
+	}
+	if len(w.o.Omit) > 0 {
+		list = slices.DeleteFunc(list, func(p string) bool { return w.o.Omit[p] })
+	}
+	return list, nil
+}
+
+// merge makes the private index to start from: the user's index without its
+// flags and conflicts, and of the cache what the user's index knows less well.
+// added are the paths that no index has yet.
+func (w *work) merge(ctx context.Context, untracked []string) (files *index.Index, added []string, err error) {
+	w.user.SmudgeRacy()
+	cached := map[string]index.Entry{}
+	if w.cache != nil {
+		w.cache.SmudgeRacy()
+		for _, e := range w.cache.Entries {
+			cached[e.Path] = e
+		}
+	}
+	tracked := make(map[string]bool, len(w.user.Entries))
+	merged := map[string]index.Entry{}
+	for _, e := range w.user.Entries {
+		tracked[e.Path] = true
+		entry, keep, err := w.fromUser(e, cached)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !keep {
+			continue
+		}
+		if _, ok := merged[e.Path]; ok && e.Stage == 3 {
+			continue // of an unmerged path, keep our side
+		}
+		merged[e.Path] = entry
+	}
+
+	force := map[string]bool{}
+	for _, p := range w.o.Force {
+		if !tracked[p] {
+			force[p] = true
+			untracked = append(untracked, p)
+		}
+	}
+	sort.Strings(untracked)
+	untracked = slices.Compact(untracked)
+	// Where the user's index has a file, and a directory is on disk, or the
+	// other way round, what is on disk counts.
+	for _, p := range untracked {
+		p = strings.TrimSuffix(p, "/")
+		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+			delete(merged, dir)
+		}
+	}
+	for _, p := range untracked {
+		name, nested := strings.CutSuffix(p, "/")
+		entry, ok, isNew, err := w.fromDisk(ctx, name, nested, force[p], cached)
+		if err != nil {
+			return nil, nil, err
+		}
+		if ok && !isNew {
+			merged[name] = entry
+		}
+		if isNew {
+			added = append(added, name)
+		}
+	}
+	files = &index.Index{Entries: make([]index.Entry, 0, len(merged))}
+	for _, e := range merged {
+		files.Entries = append(files.Entries, e)
+	}
+	sort.Slice(files.Entries, func(i, j int) bool { return files.Entries[i].Path < files.Entries[j].Path })
+	files.Entries = dropShadowed(files.Entries)
+	return files, added, nil
+}
+
+// dropShadowed removes entries below a path that is an entry itself, which an
+// index cannot hold: an untracked file stands where the directory was.
+func dropShadowed(entries []index.Entry) []index.Entry {
+	have := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		have[e.Path] = true
+	}
+	return slices.DeleteFunc(entries, func(e index.Entry) bool {
+		for dir := path.Dir(e.Path); dir != "."; dir = path.Dir(dir) {
+			if have[dir] {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// fromUser makes an entry of the private index from one of the user's.
+func (w *work) fromUser(e index.Entry, cached map[string]index.Entry) (entry index.Entry, keep bool, err error) {
+	skip := e.SkipWorktree
+	if skip {
+		fi, err := w.look.Get(e.Path)
+		if err != nil {
+			return e, false, err
+		}
+		skip = fi == nil
+	}
+	old, ok := cached[e.Path]
+	switch {
+	case skip && e.Stage == 0:
+		// Absent, and meant to be: its content is what the index says.
+		e.AssumeUnchanged, e.IntentToAdd = false, false
+		return e, true, nil
+	case e.Stage != 0 || e.IntentToAdd:
+		e.Stat = index.Stat{}
+	case ok && old.Stat == e.Stat && e.Stat != (index.Stat{}):
+		// Both know the file as it is; git's word on its content counts.
+	case ok && !old.SkipWorktree:
+		e.Stat, e.ID, e.Mode = old.Stat, old.ID, old.Mode
+	}
+	e.Stage, e.AssumeUnchanged, e.SkipWorktree, e.IntentToAdd = 0, false, false, false
+	return e, true, nil
+}
+
+// fromDisk decides about an untracked path: taken as the cache has it (ok),
+// to be added (isNew), or neither.
+func (w *work) fromDisk(ctx context.Context, p string, nested, forced bool, cached map[string]index.Entry) (e index.Entry, ok, isNew bool, err error) {
+	if nested {
+		head := w.nestedHead(ctx, p)
+		if head == "" {
+			w.skip(p, ReasonNoCommit)
+			return e, false, false, nil
+		}
+		return index.Entry{Path: p, Mode: index.ModeGitlink, ID: head}, true, false, nil
+	}
+	fi, err := w.look.Get(p)
+	if err != nil || fi == nil {
+		return e, false, false, err
+	}
+	if old, ok := cached[p]; ok && old.Stat.Size != 0 && old.Stat == index.StatOf(fi) && old.Mode == w.modeOf(fi, old.Mode) {
+		return old, true, false, nil
+	}
+	switch {
+	case fi.IsDir():
+		return e, false, false, nil
+	case index.ModeOf(fi) == 0:
+		w.skip(p, ReasonSpecial)
+	case !forced && w.o.MaxFileSize > 0 && fi.Mode().IsRegular() && fi.Size() > w.o.MaxFileSize:
+		w.skip(p, ReasonTooLarge)
+	case fi.Mode().IsRegular() && !readable(DiskPath(w.repo, p)):
+		w.skip(p, ReasonUnreadable)
+	default:
+		return e, false, true, nil
+	}
+	return e, false, false, nil
+}
+
+// modeOf is the mode of a file, as far as the file system can tell it.
+func (w *work) modeOf(fi fs.FileInfo, known uint32) uint32 {
+	mode := index.ModeOf(fi)
+	if mode == index.ModeExecutable || mode == index.ModeFile {
+		if !w.repo.Config.Bool("core.filemode", true) && (known == index.ModeExecutable || known == index.ModeFile) {
+			return known
+		}
+	}
+	return mode
+}
+
+func readable(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
+}
+
+func (w *work) skip(p, reason string) {
+	w.out.Skipped = append(w.out.Skipped, Skip{p, reason})
+}
+
+// nestedHead is the commit of a repository inside the working tree, "" if it
+// has none.
+func (w *work) nestedHead(ctx context.Context, p string) string {
+	nested := *w.repo.Command(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+	nested.Dir = DiskPath(w.repo, p)
+	nested.Env = append(nested.Env, "GIT_DIR="+filepath.Join(nested.Dir, ".git"), "GIT_WORK_TREE="+nested.Dir)
+	head, err := nested.Text()
+	if err != nil {
+		return ""
+	}
+	return head
+}
+
+// update writes the private index and lets git bring it up to the files on
+// disk. It returns the paths whose content was stored anew.
+func (w *work) update(ctx context.Context, files *index.Index, added []string) (map[string]bool, error) {
+	if err := files.WriteFile(w.index, w.repo.HashLen()); err != nil {
+		return nil, failed("write the private index", err)
+	}
+	list, err := w.git(ctx, "diff-files", "-z", "--name-status", "--no-renames", "--ignore-submodules=dirty").Lines()
+	if err != nil {
+		return nil, failed("look for changed files", err)
+	}
+	changed := map[string]bool{}
+	gone := map[string]bool{}
+	for i := 0; i+1 < len(list); i += 2 {
+		status, p := list[i], list[i+1]
+		if status == "D" {
+			gone[p] = true
+			continue
+		}
+		take, remove, err := w.tracked(p)
+		if err != nil {
+			return nil, err
+		}
+		if take {
+			changed[p] = true
+		}
+		if remove {
+			gone[p] = true
+		}
+	}
+	if len(gone) > 0 || len(changed) > 0 {
+		// Whether a file's CRs are kept can depend on what the index holds
+		// (gitattributes(5), text=auto), so git has to see the user's entry.
+		users := map[string]index.Entry{}
+		for _, e := range w.user.Entries {
+			if changed[e.Path] && (e.Stage == 0 || e.Stage == 2) {
+				users[e.Path] = e
+			}
+		}
+		files.Entries = slices.DeleteFunc(files.Entries, func(e index.Entry) bool { return gone[e.Path] })
+		for i := range files.Entries {
+			e := &files.Entries[i]
+			if u, ok := users[e.Path]; ok {
+				e.ID, e.Mode, e.Stat = u.ID, u.Mode, u.Stat
+				if u.Stage != 0 || u.IntentToAdd {
+					e.Stat = index.Stat{}
+				}
+			}
+		}
+		if err := files.WriteFile(w.index, w.repo.HashLen()); err != nil {
+			return nil, failed("write the private index", err)
+		}
+	}
+	if len(changed)+len(added) == 0 {
+		return changed, nil
+	}
+	var input strings.Builder
+	for p := range changed {
+		input.WriteString(p + "\x00")
+	}
+	for _, p := range added {
+		changed[p] = true
+		input.WriteString(p + "\x00")
+	}
+	c := w.git(ctx, "update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+	if err := c.WithInput([]byte(input.String())).Run(); err != nil {
+		return nil, failed("store the files", err)
+	}
+	git.Step("files stored")
+	return changed, nil
+}
+
+// tracked decides about a tracked path that is not as the index has it: take
+// its content, or remove the entry since there is nothing to take.
+func (w *work) tracked(p string) (take, remove bool, err error) {
+	fi, err := w.look.Get(p)
+	if err != nil {
+		return false, false, err
+	}
+	switch {
+	case fi == nil:
+		return false, true, nil
+	case fi.IsDir():
+		// A submodule at another commit, or a repository where a file was.
+		return true, false, nil
+	case index.ModeOf(fi) == 0:
+		w.skip(p, ReasonSpecial)
+		return false, true, nil
+	case fi.Mode().IsRegular() && !readable(DiskPath(w.repo, p)):
+		w.skip(p, ReasonUnreadable)
+		return false, false, nil
+	}
+	return true, false, nil
+}

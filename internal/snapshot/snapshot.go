@@ -1,0 +1,192 @@
+// Package snapshot knows how a working tree becomes a tree object: exactly
+// as git would store it, with every file that the user's index lists or that
+// is untracked and not ignored, and without touching the user's index. It
+// also knows how the index itself, with what is staged, in conflict, flagged
+// or under way, becomes a commit.
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+)
+
+// Taker takes snapshots of one working tree. It is the one interface between
+// saving and the way in which it is done.
+type Taker interface {
+	// Take stores the working tree's files and returns the tree. The user's
+	// index is read, never written.
+	Take(ctx context.Context, o Options) (*Snapshot, error)
+}
+
+// Options say what a snapshot is to hold.
+type Options struct {
+	// MaxFileSize is the size in bytes above which an untracked file is
+	// skipped; 0 means no limit.
+	MaxFileSize int64
+	// Exclude are patterns, in gitignore(5) form, of untracked files to leave out.
+	Exclude []string
+	// Force are paths to take if they are on disk, ignored or too large as
+	// they may be.
+	Force []string
+	// Omit are untracked paths to leave out.
+	Omit map[string]bool
+	// Scratch keeps everything, objects too, in a temporary directory, so
+	// that looking changes nothing.
+	Scratch bool
+	// Key is what the cache from the last save must be tied to; empty means
+	// that there is no usable cache. See Snapshot.Keep.
+	Key string
+}
+
+// Skip is a path that a snapshot leaves out.
+type Skip struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Snapshot is what Take found.
+type Snapshot struct {
+	Tree        string
+	Files       *index.Index // what the tree holds, with the stat data of the files on disk
+	User        *index.Index // the user's index
+	Skipped     []Skip
+	Unprotected []string // submodules and nested repositories: only their commit is in the tree
+	Env         []string // what git needs to see the objects of a scratch snapshot
+
+	keep    func(key string) error
+	discard func()
+}
+
+// Keep makes the snapshot's index the cache of the next Take that gives the
+// same key: the id of the checkpoint that the snapshot became.
+func (s *Snapshot) Keep(key string) error {
+	if s.keep == nil {
+		return nil
+	}
+	return s.keep(key)
+}
+
+// Discard removes what a scratch snapshot left, and the index of one that is
+// not to be kept.
+func (s *Snapshot) Discard() {
+	if s.discard != nil {
+		s.discard()
+	}
+}
+
+// SkipReasons of Skip.Reason.
+const (
+	ReasonTooLarge   = "too large"
+	ReasonUnreadable = "unreadable"
+	ReasonSpecial    = "not a regular file"
+	ReasonNoCommit   = "a repository without a commit"
+)
+
+// ReadUserIndex reads the user's index, whatever form git keeps it in. The
+// index file is that of the worktree, not one that GIT_INDEX_FILE names.
+func ReadUserIndex(ctx context.Context, repo *git.Repo) (*index.Index, error) {
+	path := filepath.Join(repo.Dir, "index")
+	x, err := index.Read(path, repo.HashLen())
+	if errors.Is(err, index.ErrUnsupported) {
+		// A split or sparse index: git shows it whole.
+		git.Trace("index: by git (%v)", err)
+		x, err = listIndex(ctx, repo)
+	}
+	if err != nil {
+		if errors.Is(err, fault.Fatal) {
+			return nil, err
+		}
+		return nil, fault.New(fault.Fatal, "index-unreadable", "%w", err).
+			WithHint("git status tells more; git read-tree HEAD makes a new index")
+	}
+	return x, nil
+}
+
+// listIndex reads the index as `git ls-files --stage --debug` prints it.
+func listIndex(ctx context.Context, repo *git.Repo) (*index.Index, error) {
+	info, err := os.Stat(filepath.Join(repo.Dir, "index"))
+	if err != nil {
+		return nil, fmt.Errorf("read index: %w", err)
+	}
+	out, err := repo.Command(ctx, "ls-files", "--stage", "--debug", "-z").Output()
+	if err != nil {
+		return nil, fmt.Errorf("read index: %w", err)
+	}
+	x := &index.Index{ModTime: info.ModTime()}
+	for text := string(out); text != ""; {
+		head, rest, ok := strings.Cut(text, "\x00")
+		meta, path, tabbed := strings.Cut(head, "\t")
+		e := index.Entry{Path: path}
+		if _, err := fmt.Sscanf(meta, "%o %s %d", &e.Mode, &e.ID, &e.Stage); err != nil || !ok || !tabbed {
+			return nil, fmt.Errorf("read index: git printed '%.80s'", head)
+		}
+		var flags uint32
+		s := &e.Stat
+		n, err := fmt.Sscanf(rest, "  ctime: %d:%d\n  mtime: %d:%d\n  dev: %d\tino: %d\n  uid: %d\tgid: %d\n  size: %d\tflags: %x\n",
+			&s.CTimeSec, &s.CTimeNsec, &s.MTimeSec, &s.MTimeNsec, &s.Dev, &s.Ino, &s.UID, &s.GID, &s.Size, &flags)
+		if err != nil || n != 10 {
+			return nil, fmt.Errorf("read index: git printed no stat data for '%s'", path)
+		}
+		e.AssumeUnchanged, e.IntentToAdd, e.SkipWorktree = flags&(1<<15) != 0, flags&(1<<29) != 0, flags&(1<<30) != 0
+		x.Entries = append(x.Entries, e)
+		for range 5 {
+			_, rest, _ = strings.Cut(rest, "\n")
+		}
+		text = rest
+	}
+	return x, nil
+}
+
+// DiskPath is where a path of the tree is on disk.
+func DiskPath(repo *git.Repo, path string) string {
+	return filepath.Join(repo.Top, filepath.FromSlash(path))
+}
+
+// Lstat looks at a path of the tree without following any symbolic link, not
+// in its directories either: what lies beyond a link is not there.
+type Lstat struct {
+	top   string
+	known map[string]bool // directories: is it a real one
+}
+
+// NewLstat returns a fresh look at a working tree. It remembers directories,
+// so it is good for one pass during which they stay.
+func NewLstat(repo *git.Repo) *Lstat {
+	return &Lstat{top: repo.Top, known: map[string]bool{"": true}}
+}
+
+// Get returns what is at path, nil where nothing is.
+func (l *Lstat) Get(path string) (fs.FileInfo, error) {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 && !l.realDir(path[:i]) {
+		return nil, nil
+	}
+	fi, err := os.Lstat(filepath.Join(l.top, filepath.FromSlash(path)))
+	if err != nil {
+		if missing(err) {
+			return nil, nil
+		}
+		return nil, fault.New(fault.Fatal, "io", "look at '%s': %w", path, err)
+	}
+	return fi, nil
+}
+
+func (l *Lstat) realDir(dir string) bool {
+	real, ok := l.known[dir]
+	if !ok {
+		if i := strings.LastIndexByte(dir, '/'); i < 0 || l.realDir(dir[:i]) {
+			fi, err := os.Lstat(filepath.Join(l.top, filepath.FromSlash(dir)))
+			real = err == nil && fi.IsDir()
+		}
+		l.known[dir] = real
+	}
+	return real
+}

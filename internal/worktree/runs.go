@@ -1,0 +1,501 @@
+package worktree
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
+	"github.com/git-checkpoint/git-checkpoint/notes"
+	"github.com/git-checkpoint/git-checkpoint/refs"
+)
+
+// List returns the runs, oldest first; archived ones only with all. With
+// childrenOf, only the runs that descend directly from that one.
+func (w *Worktree) List(ctx context.Context, all bool, childrenOf string) ([]RunInfo, error) {
+	if childrenOf != "" {
+		if err := refs.CheckRun(childrenOf); err != nil {
+			return nil, err
+		}
+	}
+	runs, err := w.repo.Runs(ctx)
+	if err != nil || len(runs) == 0 {
+		return nil, err
+	}
+	current, err := w.repo.CurrentRun(ctx)
+	if err != nil {
+		return nil, err
+	}
+	batch, err := object.OpenBatch(ctx, w.git)
+	if err != nil {
+		return nil, err
+	}
+	defer batch.Close()
+	infos, err := w.describe(batch, runs, current)
+	if err != nil {
+		return nil, err
+	}
+	infos = slices.DeleteFunc(infos, func(r RunInfo) bool {
+		if childrenOf != "" {
+			return r.Lineage == nil || r.Lineage.Run != childrenOf
+		}
+		return r.Archived && !all
+	})
+	slices.SortStableFunc(infos, func(a, b RunInfo) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return infos, nil
+}
+
+// describe reads tips and journals of many runs in bulk. A run that cannot be
+// read is listed with its fault; it does not hide the others.
+func (w *Worktree) describe(batch *object.Batch, runs []refs.Run, current string) ([]RunInfo, error) {
+	infos := make([]RunInfo, len(runs))
+	starts := make([]string, len(runs))
+	tips := make([]string, len(runs))
+	for i, r := range runs {
+		infos[i] = RunInfo{Run: r.Name, Tip: r.Tip, Current: r.Name == current, Status: notes.Open}
+		tips[i] = r.Tip
+	}
+	err := batch.ReadAll(tips, func(i int, found bool, id string, _ object.Kind, data []byte) error {
+		if !found {
+			infos[i].Fault = "its tip is missing"
+			return nil
+		}
+		c, ok, err := refs.ParseCheckpoint(id, data)
+		if err != nil || !ok {
+			infos[i].Fault = "its tip is no checkpoint"
+			return nil
+		}
+		infos[i].Checkpoints, infos[i].CreatedAt, starts[i] = c.Number, c.At, c.Start
+		if c.Kind == refs.KindStart {
+			infos[i].Lineage = c.Lineage
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return infos, w.journals(batch, infos, starts)
+}
+
+// journals reads the note on each run's start commit: at any fan-out, the
+// likely ones first.
+func (w *Worktree) journals(batch *object.Batch, infos []RunInfo, starts []string) error {
+	left := make([]int, 0, len(infos))
+	for i := range infos {
+		if infos[i].Fault == "" && object.IsID(starts[i]) {
+			left = append(left, i)
+		}
+	}
+	for levels := 0; levels <= 2 && len(left) > 0; levels++ {
+		names := make([]string, len(left))
+		for j, i := range left {
+			names[j] = refs.NotesRef(infos[i].Run) + ":" + fanOut(starts[i], levels)
+		}
+		var missed []int
+		err := batch.ReadAll(names, func(j int, found bool, _ string, _ object.Kind, data []byte) error {
+			i := left[j]
+			if !found {
+				missed = append(missed, i)
+				return nil
+			}
+			w.applyJournal(&infos[i], data)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		left = missed
+	}
+	return nil
+}
+
+func fanOut(id string, levels int) string {
+	var b strings.Builder
+	for range levels {
+		b.WriteString(id[:2] + "/")
+		id = id[2:]
+	}
+	return b.String() + id
+}
+
+func (w *Worktree) applyJournal(info *RunInfo, data []byte) {
+	lines, err := notes.Parse(data)
+	var state notes.State
+	if err == nil {
+		state, err = notes.Derive(lines)
+	}
+	if err != nil {
+		info.Fault = err.Error()
+		return
+	}
+	info.Status, info.Archived = state.Status, state.Archived != ""
+	info.Lineage, info.RequestDigest = state.Created.Lineage, state.Created.Digest
+	info.Worktree, info.Here = state.Created.Worktree, w.id != "" && state.Created.Worktree == w.id
+	if !state.CreatedAt.IsZero() {
+		info.CreatedAt = state.CreatedAt
+	}
+}
+
+// RunStatus tells everything about a run.
+func (w *Worktree) RunStatus(ctx context.Context, run string) (*RunInfo, error) {
+	tip, err := w.repo.Tip(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	current, err := w.repo.CurrentRun(ctx)
+	if err != nil {
+		return nil, err
+	}
+	batch, err := object.OpenBatch(ctx, w.git)
+	if err != nil {
+		return nil, err
+	}
+	defer batch.Close()
+	infos, err := w.describe(batch, []refs.Run{{Name: run, Tip: tip}}, current)
+	if err != nil {
+		return nil, err
+	}
+	info := &infos[0]
+	err = w.Log(ctx, run, func(e Entry) bool {
+		info.Entries = append(info.Entries, e)
+		return true
+	})
+	return info, err
+}
+
+// Log visits the checkpoints of a run, newest first, inherited ones too. An
+// empty run is the current one.
+func (w *Worktree) Log(ctx context.Context, run string, yield func(Entry) bool) error {
+	if run == "" {
+		current, err := w.repo.CurrentRun(ctx)
+		if err != nil {
+			return err
+		}
+		if current == "" {
+			return refs.NoCurrentRun()
+		}
+		run = current
+	}
+	tip, err := w.repo.Tip(ctx, run)
+	if err != nil {
+		return err
+	}
+	chain, _, err := w.repo.Chain(ctx, tip)
+	if err != nil || len(chain) == 0 {
+		return err
+	}
+	slices.Reverse(chain)
+	entries := make([]Entry, len(chain))
+	for i, c := range chain {
+		entries[i] = entryOf(c)
+	}
+	if err := w.records(ctx, entries); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !yield(e) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func entryOf(c *refs.Checkpoint) Entry {
+	return Entry{
+		Run: c.Run, Checkpoint: c.ID, StepName: c.Step, StepKind: c.Kind, Outcome: c.Outcome, Visit: c.Visit, Number: c.Number,
+		TurnID: c.Turn, SessionID: c.Session, GitCommit: c.Head, Branch: strings.TrimPrefix(c.Branch, "refs/heads/"),
+		Subject: c.Subject, At: c.At.UTC(), Inherited: c.Inherited, State: c.State, Tree: c.Tree,
+	}
+}
+
+// records adds what the notes say to entries, in one bulk read for each fan-out.
+func (w *Worktree) records(ctx context.Context, entries []Entry) error {
+	batch, err := object.OpenBatch(ctx, w.git)
+	if err != nil {
+		return err
+	}
+	defer batch.Close()
+	left := make([]int, len(entries))
+	for i := range entries {
+		left[i] = i
+	}
+	// The fan-out that held the last one most likely holds the next.
+	for levels := 0; levels <= 2 && len(left) > 0; levels++ {
+		names := make([]string, len(left))
+		for j, i := range left {
+			names[j] = refs.NotesRef(entries[i].Run) + ":" + fanOut(entries[i].Checkpoint, levels)
+		}
+		var missed []int
+		err := batch.ReadAll(names, func(j int, found bool, _ string, _ object.Kind, data []byte) error {
+			if !found {
+				missed = append(missed, left[j])
+				return nil
+			}
+			return w.applyRecord(&entries[left[j]], data)
+		})
+		if err != nil {
+			return err
+		}
+		left = missed
+	}
+	return nil
+}
+
+func (w *Worktree) applyRecord(e *Entry, data []byte) error {
+	lines, err := notes.Parse(data)
+	if err != nil {
+		w.warn("the record of checkpoint %.12s is damaged: %v", e.Checkpoint, err)
+		return nil
+	}
+	r, err := notes.DecodeRecord(e.Checkpoint, lines)
+	if err != nil {
+		w.warn("%v", err)
+		return nil
+	}
+	e.Replay = r.Replay
+	if r.Artifacts != nil && json.Unmarshal(r.Artifacts, &e.Artifacts) != nil {
+		w.warn("the artifacts of checkpoint %.12s cannot be read", e.Checkpoint)
+	}
+	if r.Skipped != nil && json.Unmarshal(r.Skipped, &e.Skipped) != nil {
+		w.warn("what checkpoint %.12s skipped cannot be read", e.Checkpoint)
+	}
+	return nil
+}
+
+// Show describes one checkpoint; an empty address is the newest of the
+// current run.
+func (w *Worktree) Show(ctx context.Context, address string) (*Entry, error) {
+	c, err := w.repo.Resolve(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	e := entryOf(c)
+	if c.Run == "" || c.Kind == refs.KindStart {
+		return &e, nil
+	}
+	if c.Step != "" && c.Visit == 0 {
+		// Which visit it is shows the chain.
+		chain, _, err := w.repo.Chain(ctx, c.ID)
+		if err != nil {
+			return nil, err
+		}
+		e.Visit = chain[len(chain)-1].Visit
+	}
+	entries := []Entry{e}
+	err = w.records(ctx, entries)
+	return &entries[0], err
+}
+
+// ShowChanges prints, as git does, what a checkpoint's step changed: a
+// summary, or with patch the patch.
+func (w *Worktree) ShowChanges(ctx context.Context, address string, patch, colour bool, out io.Writer) error {
+	c, err := w.repo.Resolve(ctx, address)
+	if err != nil {
+		return err
+	}
+	before := object.EmptyTree(w.git.ObjectFormat)
+	if previous := c.Previous(); previous != "" {
+		if before, err = w.repo.CommitTree(ctx, previous); err != nil {
+			return err
+		}
+	}
+	args := []string{"diff-tree", "-r", "--stat", "--summary"}
+	if patch {
+		args = []string{"diff-tree", "-r", "-p", "--binary"}
+	}
+	if colour {
+		args = append(args, "--color")
+	}
+	cmd := w.git.Command(ctx, append(args, "-M", before, c.Tree)...)
+	cmd.Stdout = out
+	return printing("show the changes", cmd.Run())
+}
+
+// printing explains git's failure to print, but not that nobody reads on.
+func printing(what string, err error) error {
+	var failed *git.Error
+	if errors.As(err, &failed) && failed.Code == -1 {
+		return nil
+	}
+	if err != nil {
+		return fault.New(fault.Fatal, "git", "%s: %w", what, err)
+	}
+	return nil
+}
+
+// Diff prints, as git diff does and with the user's settings for it, what
+// differs between two checkpoints. An empty a is the last checkpoint, an empty
+// b the working tree.
+func (w *Worktree) Diff(ctx context.Context, a, b string, paths []string, out io.Writer, tty bool) error {
+	from, to, env, done, err := w.sides(ctx, a, b)
+	if err != nil {
+		return err
+	}
+	defer done()
+	args := []string{"diff"}
+	if tty {
+		args = []string{"--paginate", "diff"}
+	}
+	cmd := w.git.Command(ctx, append(append(args, from, to, "--"), paths...)...)
+	cmd.Env, cmd.Plain, cmd.Stdout, cmd.Dir = env, true, out, w.diffDir()
+	return printing("show the difference", cmd.Run())
+}
+
+func (w *Worktree) diffDir() string {
+	if w.git.Top == "" {
+		return w.git.Dir
+	}
+	return w.git.CurrentDir()
+}
+
+// DiffPaths lists what differs between two checkpoints.
+func (w *Worktree) DiffPaths(ctx context.Context, a, b string, paths []string) ([]Change, error) {
+	from, to, env, done, err := w.sides(ctx, a, b)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return w.changes(ctx, from, to, env, paths)
+}
+
+func (w *Worktree) changes(ctx context.Context, from, to string, env []string, paths []string) ([]Change, error) {
+	cmd := w.git.Command(ctx, append([]string{"diff", "--name-status", "--no-renames", "--no-ext-diff", "--no-relative", "-z", from, to, "--"}, paths...)...)
+	cmd.Env, cmd.Dir = env, w.diffDir()
+	list, err := cmd.Lines()
+	if err != nil {
+		return nil, fault.New(fault.Fatal, "git", "compare: %w", err)
+	}
+	changes := []Change{}
+	for i := 0; i+1 < len(list); i += 2 {
+		changes = append(changes, Change{Path: list[i+1], Status: list[i]})
+	}
+	return changes, nil
+}
+
+// sides finds the two trees to compare. The working tree is stored in a
+// temporary place; done removes it.
+func (w *Worktree) sides(ctx context.Context, a, b string) (from, to string, env []string, done func(), err error) {
+	first, err := w.repo.Resolve(ctx, a)
+	if err != nil {
+		return "", "", nil, nil, err
+	}
+	if b != "" {
+		second, err := w.repo.Resolve(ctx, b)
+		if err != nil {
+			return "", "", nil, nil, err
+		}
+		return first.Tree, second.Tree, nil, func() {}, nil
+	}
+	snap, err := w.look(ctx)
+	if err != nil {
+		return "", "", nil, nil, err
+	}
+	return first.Tree, snap.Tree, snap.Env, snap.Discard, nil
+}
+
+// look takes a snapshot that changes nothing in the repository.
+func (w *Worktree) look(ctx context.Context) (*snapshot.Snapshot, error) {
+	if err := w.git.NeedTop(); err != nil {
+		return nil, err
+	}
+	options := w.options()
+	options.Scratch = true
+	if w.id != "" {
+		key, err := w.repo.Ref(ctx, w.localRef(indexName))
+		if err != nil {
+			return nil, err
+		}
+		options.Key = key
+	}
+	return w.taker().Take(ctx, options)
+}
+
+// Status tells where this worktree is.
+func (w *Worktree) Status(ctx context.Context) (*Status, error) {
+	if err := w.git.NeedTop(); err != nil {
+		return nil, err
+	}
+	s := &Status{Changed: []string{}}
+	var err error
+	if s.RestoreInProgress, err = w.progress(ctx); err != nil {
+		return nil, err
+	}
+	for name, count := range map[string]*int{undoName: &s.UndoAvailable, redoName: &s.RedoAvailable} {
+		list, err := w.stack(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		*count = len(list)
+	}
+	run, err := w.repo.CurrentRun(ctx)
+	if err != nil || run == "" {
+		return s, err
+	}
+	t, err := w.existing(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if t == nil {
+		w.warn("the current run '%s' is gone", run)
+		return s, nil
+	}
+	s.Run, s.RunStatus, s.Archived = run, t.state.Status, t.state.Archived != ""
+	last, err := w.repo.Resolve(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	s.Checkpoint = last.ID
+	e := entryOf(last)
+	s.Entry = &e
+	return s, w.changedSince(ctx, last, s)
+}
+
+func (w *Worktree) progress(ctx context.Context) (*RestoreInProgress, error) {
+	op, err := w.inProgress(ctx)
+	if err != nil || op == nil {
+		return nil, err
+	}
+	return &RestoreInProgress{Operation: op.Kind, Checkpoint: op.Target, Safety: op.Safety, At: op.At}, nil
+}
+
+func (w *Worktree) changedSince(ctx context.Context, last *refs.Checkpoint, s *Status) error {
+	snap, err := w.look(ctx)
+	if err != nil {
+		return err
+	}
+	defer snap.Discard()
+	s.Skipped = snap.Skipped
+	changes, err := w.changes(ctx, last.Tree, snap.Tree, snap.Env, nil)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		s.Changed = append(s.Changed, c.Path)
+	}
+	head, err := w.repo.Head(ctx)
+	if err != nil {
+		return err
+	}
+	op, err := snapshot.ReadOperation(ctx, w.git)
+	if err != nil {
+		return err
+	}
+	c := &captured{snap: snap, head: head, op: op}
+	if err := w.captureIndex(ctx, c); err != nil {
+		return err
+	}
+	before := ""
+	if last.Index != "" {
+		if before, err = w.repo.CommitTree(ctx, last.Index); err != nil {
+			return err
+		}
+	}
+	s.IndexChanged = c.index != before
+	return nil
+}

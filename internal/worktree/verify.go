@@ -1,0 +1,290 @@
+package worktree
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
+	"github.com/git-checkpoint/git-checkpoint/notes"
+	"github.com/git-checkpoint/git-checkpoint/refs"
+)
+
+// verifier checks everything that checkpoints consist of.
+type verifier struct {
+	w     *Worktree
+	yield func(Finding)
+	tips  []string          // what is sound so far, for the check of objects
+	names map[string]string // runs by their name in lower case
+}
+
+// Verify checks every ref, chain, note and object of checkpoints and hands
+// over each fault. The error is for what kept it from checking.
+func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
+	v := &verifier{w: w, yield: yield, names: map[string]string{}}
+	list, err := v.refs(ctx)
+	if err != nil {
+		return err
+	}
+	runs := map[string]bool{}
+	for _, r := range list {
+		if run, ok := strings.CutPrefix(r.name, refs.RunPrefix); ok {
+			runs[run] = true
+			v.run(ctx, run, r)
+		}
+	}
+	for _, r := range list {
+		switch {
+		case strings.HasPrefix(r.name, refs.RunPrefix):
+		case strings.HasPrefix(r.name, refs.NotesPrefix):
+			v.notes(ctx, strings.TrimPrefix(r.name, refs.NotesPrefix), r, runs)
+		case strings.HasPrefix(r.name, refs.SeedPrefix):
+			if run := strings.TrimPrefix(r.name, refs.SeedPrefix); !runs[run] {
+				v.found("debris", r.name, r.id, "it is the seed of a run that is not there")
+			}
+			v.tips = append(v.tips, r.id)
+		case strings.HasPrefix(r.name, refs.LocalPrefix):
+			v.local(ctx, r)
+		}
+	}
+	return v.objects(ctx)
+}
+
+func (v *verifier) found(code, ref, object, format string, args ...any) {
+	v.yield(Finding{Code: code, Ref: ref, Object: object, Message: fmt.Sprintf(format, args...)})
+}
+
+// code of an error, for a finding.
+func code(err error, otherwise string) string {
+	var e *fault.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return otherwise
+}
+
+type namedRef struct{ name, id, kind string }
+
+// refs lists our refs. Those that git cannot read it names on stderr, and
+// leaves out; each of them is a fault.
+func (v *verifier) refs(ctx context.Context) ([]namedRef, error) {
+	var list []namedRef
+	var stderr strings.Builder
+	c := v.w.git.Command(ctx, "for-each-ref", "--format=%(objectname) %(objecttype) %(refname)", "refs/checkpoints/", refs.NotesPrefix)
+	c.Stderr = &stderr
+	out, err := c.Output()
+	if err != nil {
+		// A ref to an object that is missing makes git give up on the types.
+		stderr.Reset()
+		c = v.w.git.Command(ctx, "for-each-ref", "--format=%(objectname) unknown %(refname)", "refs/checkpoints/", refs.NotesPrefix)
+		c.Stderr = &stderr
+		if out, err = c.Output(); err != nil {
+			return nil, fault.New(fault.Fatal, "git", "list refs: %s", strings.TrimSpace(stderr.String()))
+		}
+	}
+	for _, line := range strings.Split(stderr.String(), "\n") {
+		if _, name, ok := strings.Cut(line, "broken ref "); ok {
+			v.found("ref-damaged", strings.TrimSpace(name), "", "git cannot read the ref")
+		}
+	}
+	for _, line := range strings.Split(string(out), "\n") {
+		fields := strings.SplitN(line, " ", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		r := namedRef{name: fields[2], id: fields[0], kind: fields[1]}
+		if r.kind == "unknown" {
+			kind, _, err := v.w.repo.Objects().Read(ctx, r.id)
+			if err != nil {
+				v.found(code(err, "object-missing"), r.name, r.id, "%v", err)
+				continue
+			}
+			r.kind = string(kind)
+		}
+		if r.kind != string(object.Commit) {
+			v.found("not-a-commit", r.name, r.id, "the ref holds a %s, not a commit", r.kind)
+			continue
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// run checks a chain: that it can be walked, and that each commit says what
+// its place in the chain says.
+func (v *verifier) run(ctx context.Context, run string, r namedRef) {
+	if err := refs.CheckRun(run); err != nil {
+		v.found("invalid-run", r.name, r.id, "%v", err)
+	}
+	if other, ok := v.names[strings.ToLower(run)]; ok {
+		v.found("same-name", r.name, r.id, "it differs from run '%s' by case only", other)
+	}
+	v.names[strings.ToLower(run)] = run
+	var after *refs.Checkpoint
+	err := v.w.repo.Walk(ctx, r.id, func(c *refs.Checkpoint) bool {
+		v.checkpoint(ctx, r.name, run, c, after)
+		after = c
+		return true
+	})
+	if err != nil {
+		v.found(code(err, "chain-broken"), r.name, r.id, "%v", err)
+		return
+	}
+	v.tips = append(v.tips, r.id)
+}
+
+func (v *verifier) checkpoint(ctx context.Context, ref, run string, c, after *refs.Checkpoint) {
+	wrong := func(code, format string, args ...any) { v.found(code, ref, c.ID, format, args...) }
+	switch {
+	case after == nil && c.Run != run:
+		wrong("wrong-run", "the tip says that it belongs to run '%s'", c.Run)
+	case after != nil && after.Kind != refs.KindStart && c.Run != after.Run:
+		wrong("wrong-run", "it belongs to run '%s', and the next to '%s' without a start commit between", c.Run, after.Run)
+	case after != nil && after.Kind != refs.KindStart && after.Number != 0 && c.Number+1 != after.Number:
+		wrong("wrong-number", "it is number %d, and the next is number %d", c.Number, after.Number)
+	}
+	if after != nil && after.Kind == refs.KindStart && after.Lineage != nil && after.Lineage.Checkpoint != c.ID {
+		v.found("wrong-lineage", ref, after.ID, "its lineage names checkpoint %s, its parent is %s", after.Lineage.Checkpoint, c.ID)
+	}
+	parents := map[string]bool{}
+	for _, p := range c.Parents {
+		parents[p] = true
+	}
+	if c.Index != "" && c.Kind != refs.KindStart {
+		if !parents[c.Index] {
+			wrong("index-not-kept", "its index commit %s is no parent, so gc may take it", c.Index)
+		}
+		if tree, err := v.w.repo.CommitTree(ctx, c.Index); err != nil {
+			wrong(code(err, "index-commit-damaged"), "its index commit: %v", err)
+		} else if _, err := snapshot.ReadIndexTree(ctx, v.w.git, v.w.repo.Objects(), tree, ""); err != nil {
+			wrong(code(err, "index-commit-damaged"), "its index commit: %v", err)
+		}
+	}
+	if c.Step != "" && refs.CheckStep(c.Step) != nil {
+		wrong("invalid-step", "'%s' is no step name", c.Step)
+	}
+}
+
+// notes checks the notes of a run: every line, the journal, one note an object.
+func (v *verifier) notes(ctx context.Context, run string, r namedRef, runs map[string]bool) {
+	v.tips = append(v.tips, r.id)
+	if !runs[run] {
+		v.found("debris", r.name, r.id, "they are the notes of a run that is not there")
+		return
+	}
+	tree, err := v.w.repo.CommitTree(ctx, r.id)
+	if err != nil {
+		v.found(code(err, "notes-damaged"), r.name, r.id, "%v", err)
+		return
+	}
+	t, err := notes.LoadTree(ctx, v.w.repo.Objects(), v.w.git.ObjectFormat, tree)
+	if err != nil {
+		v.found(code(err, "notes-damaged"), r.name, r.id, "%v", err)
+		return
+	}
+	if twice, err := t.Duplicates(ctx); err == nil {
+		for _, id := range twice {
+			v.found("note-twice", r.name, id, "the object has two notes")
+		}
+	}
+	journal := false
+	err = t.Walk(ctx, func(id, blob string) error {
+		_, data, err := v.w.repo.Objects().Read(ctx, blob)
+		if err != nil {
+			v.found(code(err, "note-damaged"), r.name, id, "%v", err)
+			return nil
+		}
+		faults := notes.Check(data)
+		for _, fault := range faults {
+			v.found(code(fault, "note-damaged"), r.name, id, "%v", fault)
+		}
+		if len(faults) > 0 {
+			return nil
+		}
+		lines, err := notes.Parse(data)
+		if err == nil {
+			var state notes.State
+			if state, err = notes.Derive(lines); state.Known {
+				journal = true
+			}
+		}
+		if err == nil {
+			_, err = notes.DecodeRecord(id, lines)
+		}
+		if err != nil {
+			v.found(code(err, "note-damaged"), r.name, id, "%v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		v.found(code(err, "notes-damaged"), r.name, r.id, "%v", err)
+	} else if !journal {
+		v.found("no-journal", r.name, r.id, "no note says how the run was created")
+	}
+}
+
+// local checks a worktree's own refs.
+func (v *verifier) local(ctx context.Context, r namedRef) {
+	v.tips = append(v.tips, r.id)
+	parts := strings.Split(strings.TrimPrefix(r.name, refs.LocalPrefix), "/")
+	if len(parts) < 2 || parts[1] == indexName {
+		return
+	}
+	if _, err := v.w.readOperation(ctx, r.id); err != nil {
+		v.found(code(err, "operation-damaged"), r.name, r.id, "%v", err)
+		return
+	}
+	if parts[1] == restoringName && parts[0] == v.w.id {
+		v.found("restore-in-progress", r.name, r.id, "a restore is unfinished; git checkpoint restore --continue or undo")
+	}
+}
+
+// objects checks that everything the sound refs reach is there and is what
+// its id says.
+func (v *verifier) objects(ctx context.Context) error {
+	if len(v.tips) == 0 {
+		return nil
+	}
+	c := v.w.git.Command(ctx, append([]string{"fsck", "--no-dangling", "--no-reflogs", "--no-progress", "--full"}, v.tips...)...)
+	var out strings.Builder
+	c.Stdout, c.Stderr = &out, &out
+	err := c.Run()
+	var failed *git.Error
+	if err != nil && !errors.As(err, &failed) {
+		return err
+	}
+	lines := bufio.NewScanner(strings.NewReader(out.String()))
+	lines.Buffer(nil, 1<<20)
+	reported := false
+	for lines.Scan() {
+		line := lines.Text()
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 3 && fields[0] == "missing":
+			v.found("object-missing", "", fields[2], "%s is missing", fields[1])
+			reported = true
+		case strings.HasPrefix(line, "error") && strings.Contains(line, ": "):
+			v.found("object-damaged", "", idIn(fields), "%s", line)
+			reported = true
+		}
+	}
+	if err != nil && !reported {
+		v.found("object-damaged", "", "", "git fsck: %s", strings.TrimSpace(out.String()))
+	}
+	return nil
+}
+
+func idIn(fields []string) string {
+	for _, f := range fields {
+		f = strings.Trim(f, ":,'()")
+		if object.IsID(f) {
+			return f
+		}
+	}
+	return ""
+}

@@ -1,0 +1,453 @@
+package refs
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
+)
+
+// The kinds of checkpoint.
+const (
+	KindStart         = "start" // a start commit; not a checkpoint that anybody saved
+	KindAgent         = "agent"
+	KindDeterministic = "deterministic"
+	KindDelivery      = "delivery"
+	KindTurn          = "turn"
+	KindCommit        = "commit"
+	KindUser          = "user"
+	KindManual        = "manual"
+	KindSafety        = "safety" // what was there before a restore; in no chain
+)
+
+// Kinds lists what a saved checkpoint's kind may be.
+var Kinds = []string{KindAgent, KindDeterministic, KindDelivery, KindTurn, KindCommit, KindUser, KindManual}
+
+// The outcomes of a step.
+const (
+	Succeeded = "succeeded"
+	Failed    = "failed"
+	Skipped   = "skipped"
+)
+
+// Outcomes lists them.
+var Outcomes = []string{Succeeded, Failed, Skipped}
+
+// Lineage says which checkpoint of which run a run descends from.
+type Lineage struct {
+	Kind       string `json:"kind"` // rewound_from, forked_from or rerun_of
+	Run        string `json:"run"`
+	Step       string `json:"step,omitempty"`
+	Checkpoint string `json:"checkpoint"`
+}
+
+// The kinds of lineage.
+const (
+	RewoundFrom = "rewound_from"
+	ForkedFrom  = "forked_from"
+	RerunOf     = "rerun_of"
+)
+
+// inherits says whether the chain goes on into the run it descends from. A
+// rerun starts from a baseline, which is no checkpoint.
+func (l *Lineage) inherits() bool { return l != nil && l.Kind != RerunOf }
+
+// Checkpoint is one commit of a run's chain, with what its trailers say.
+type Checkpoint struct {
+	ID      string
+	Tree    string
+	Parents []string
+	Run     string // the run that made it
+	Step    string
+	Kind    string // one of Kinds, or KindStart
+	Outcome string
+	Session string
+	Turn    string
+	Head    string // HEAD's commit when it was saved; empty: unborn
+	Branch  string // full name of HEAD's branch; empty: detached
+	Index   string // the index commit; empty: the index was HEAD's tree
+	State   string // the operation under way: merge, rebase, …
+	Start   string // the start commit of its run
+	Number  int    // 1-based among its run's own checkpoints; 0 for a start commit
+	Lineage *Lineage
+	Subject string
+	Body    string // the message between subject and trailers
+	Author  string
+	At      time.Time
+
+	// Set by walking a chain from a tip.
+	Inherited bool // made by a run that this one descends from
+	Visit     int  // 1-based among the visits of its step
+}
+
+// Previous is the first parent: the commit before it in the chain.
+func (c *Checkpoint) Previous() string {
+	if len(c.Parents) == 0 {
+		return ""
+	}
+	return c.Parents[0]
+}
+
+// Trailer keys of a checkpoint's message.
+const (
+	TrailerRun     = "Checkpoint-Run"
+	TrailerStep    = "Checkpoint-Step"
+	TrailerKind    = "Checkpoint-Kind"
+	TrailerOutcome = "Checkpoint-Outcome"
+	TrailerSession = "Checkpoint-Session"
+	TrailerTurn    = "Checkpoint-Turn"
+	TrailerHead    = "Checkpoint-Head"
+	TrailerBranch  = "Checkpoint-Branch"
+	TrailerIndex   = "Checkpoint-Index"
+	TrailerState   = "Checkpoint-State"
+	TrailerStart   = "Checkpoint-Start"
+	TrailerNumber  = "Checkpoint-Number"
+	TrailerLineage = "Checkpoint-Lineage" // "<kind> <checkpoint> <run>[@<step>]"
+)
+
+// Message returns the commit message of a checkpoint.
+func (c *Checkpoint) Message() string {
+	var b strings.Builder
+	b.WriteString(oneLine(c.Subject) + "\n\n")
+	if body := strings.TrimSpace(c.Body); body != "" {
+		b.WriteString(body + "\n\n")
+	}
+	add := func(key, value string) {
+		if value != "" {
+			b.WriteString(key + ": " + oneLine(value) + "\n")
+		}
+	}
+	add(TrailerRun, c.Run)
+	add(TrailerStep, c.Step)
+	add(TrailerKind, c.Kind)
+	add(TrailerOutcome, c.Outcome)
+	add(TrailerSession, c.Session)
+	add(TrailerTurn, c.Turn)
+	add(TrailerHead, c.Head)
+	add(TrailerBranch, c.Branch)
+	add(TrailerIndex, c.Index)
+	add(TrailerState, c.State)
+	add(TrailerStart, c.Start)
+	if c.Number > 0 {
+		add(TrailerNumber, strconv.Itoa(c.Number))
+	}
+	if c.Lineage != nil {
+		from := c.Lineage.Run
+		if c.Lineage.Step != "" {
+			from += "@" + c.Lineage.Step
+		}
+		add(TrailerLineage, fmt.Sprintf("%s %s %s", c.Lineage.Kind, c.Lineage.Checkpoint, from))
+	}
+	return b.String()
+}
+
+// oneLine keeps a value that came from outside from ending its line, and so
+// from forging a trailer.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\r' || r == 0 {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	return strings.TrimSpace(s)
+}
+
+// ParseCheckpoint reads a commit as a checkpoint. Where the commit has no
+// Checkpoint-Run trailer, ok is false and the commit's own fields are set.
+func ParseCheckpoint(id string, data []byte) (c *Checkpoint, ok bool, err error) {
+	commit, err := object.ParseCommit(data)
+	if err != nil {
+		return nil, false, fault.New(fault.Integrity, "commit-damaged", "read commit %s: %w", id, err)
+	}
+	c = &Checkpoint{
+		ID: id, Tree: commit.Tree, Parents: commit.Parents, Subject: commit.Subject(),
+		Author: commit.Author.Name, At: commit.Author.When,
+	}
+	c.Body = body(commit.Message)
+	for _, t := range commit.Trailers() {
+		switch t.Key {
+		case TrailerRun:
+			c.Run = t.Value
+		case TrailerStep:
+			c.Step = t.Value
+		case TrailerKind:
+			c.Kind = t.Value
+		case TrailerOutcome:
+			c.Outcome = t.Value
+		case TrailerSession:
+			c.Session = t.Value
+		case TrailerTurn:
+			c.Turn = t.Value
+		case TrailerHead:
+			c.Head = t.Value
+		case TrailerBranch:
+			c.Branch = t.Value
+		case TrailerIndex:
+			c.Index = t.Value
+		case TrailerState:
+			c.State = t.Value
+		case TrailerStart:
+			c.Start = t.Value
+		case TrailerNumber:
+			c.Number, _ = strconv.Atoi(t.Value)
+		case TrailerLineage:
+			c.Lineage = parseLineage(t.Value)
+		}
+	}
+	if c.Kind == KindStart {
+		c.Start = id
+	}
+	return c, c.Run != "", nil
+}
+
+func parseLineage(value string) *Lineage {
+	kind, rest, _ := strings.Cut(value, " ")
+	checkpoint, from, ok := strings.Cut(rest, " ")
+	if !ok {
+		return nil
+	}
+	run, step, _ := strings.Cut(from, "@")
+	return &Lineage{Kind: kind, Run: run, Step: step, Checkpoint: checkpoint}
+}
+
+// body is the message without its first and its last paragraph.
+func body(message string) string {
+	message = strings.Trim(message, "\n")
+	first, last := strings.Index(message, "\n\n"), strings.LastIndex(message, "\n\n")
+	if first < 0 || first == last {
+		return ""
+	}
+	return strings.TrimSpace(message[first:last])
+}
+
+// ReadCheckpoint reads one checkpoint by its object id. A commit that is no
+// checkpoint is ErrNotFound.
+func (r *Repository) ReadCheckpoint(ctx context.Context, id string) (*Checkpoint, error) {
+	c, ok, err := r.readCommit(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fault.New(fault.NotFound, "no-checkpoint", "commit %s is no checkpoint", id).
+			WithHint("for any git revision write rev:%s", id)
+	}
+	return c, nil
+}
+
+// ReadCommit reads any commit. One that is no checkpoint stands for itself:
+// its tree is the files and the index, and it is its own Head.
+func (r *Repository) ReadCommit(ctx context.Context, id string) (*Checkpoint, error) {
+	c, ok, err := r.readCommit(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !ok && c.Kind == "" {
+		c.Head = id
+	}
+	return c, nil
+}
+
+func (r *Repository) readCommit(ctx context.Context, id string) (*Checkpoint, bool, error) {
+	kind, data, err := r.objects.Read(ctx, id)
+	if err != nil {
+		return nil, false, err
+	}
+	if kind != object.Commit {
+		return nil, false, fault.New(fault.Integrity, "not-a-commit", "read commit %s: it is a %s", id, kind)
+	}
+	return ParseCheckpoint(id, data)
+}
+
+// Walk visits a chain from a tip back, newest first: checkpoints and start
+// commits, on through every run that this one inherits from, and ends at the
+// start commit that stands on no checkpoint. visit returns false to end it
+// early. A commit of the chain that cannot be read is ErrIntegrity.
+func (r *Repository) Walk(ctx context.Context, tip string, visit func(*Checkpoint) bool) error {
+	p, err := r.git.Command(ctx, "rev-list", "--first-parent", "--header", tip).Start()
+	if err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(p.Stdout, 64<<10)
+	run := ""
+	for {
+		record, err := in.ReadString(0)
+		if err == io.EOF && record == "" {
+			break
+		}
+		if err != nil && err != io.EOF {
+			p.Stop()
+			return brokenChain(tip, err)
+		}
+		id, data, _ := strings.Cut(strings.TrimSuffix(record, "\x00"), "\n")
+		c, ok, err := ParseCheckpoint(id, []byte(unindent(data)))
+		if err != nil {
+			p.Stop()
+			return err
+		}
+		if !ok {
+			// The chain ended without a start commit: not ours any more.
+			p.Stop()
+			return brokenChain(tip, fmt.Errorf("commit %s has no %s trailer", id, TrailerRun))
+		}
+		if run == "" {
+			run = c.Run
+		}
+		c.Inherited = c.Run != run
+		last := c.Kind == KindStart && !c.Lineage.inherits()
+		if !visit(c) || last {
+			p.Stop()
+			return nil
+		}
+	}
+	if err := p.Wait(); err != nil {
+		return brokenChain(tip, err)
+	}
+	if r.git.Shallow {
+		return nil
+	}
+	return brokenChain(tip, errors.New("it has no start commit"))
+}
+
+func brokenChain(tip string, err error) error {
+	return fault.New(fault.Integrity, "chain-broken", "read the chain of %s: %w", tip, err).
+		WithHint("git checkpoint verify lists what is damaged")
+}
+
+// unindent undoes the four spaces that rev-list puts before each line of a message.
+func unindent(data string) string {
+	head, message, ok := strings.Cut(data, "\n\n")
+	if !ok {
+		return data
+	}
+	lines := strings.Split(message, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimPrefix(line, "    ")
+	}
+	return head + "\n\n" + strings.Join(lines, "\n")
+}
+
+// Chain returns the checkpoints of a chain in the order in which they were
+// saved, inherited ones first, each with its visit number, and the start
+// commit that all of it stands on. Start commits are left out.
+func (r *Repository) Chain(ctx context.Context, tip string) (chain []*Checkpoint, base *Checkpoint, err error) {
+	err = r.Walk(ctx, tip, func(c *Checkpoint) bool {
+		if c.Kind == KindStart {
+			base = c
+		} else {
+			chain = append(chain, c)
+		}
+		return true
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	visits := map[string]int{}
+	for i, j := 0, len(chain)-1; i < j; i, j = i+1, j-1 {
+		chain[i], chain[j] = chain[j], chain[i]
+	}
+	for _, c := range chain {
+		if c.Step != "" {
+			visits[c.Step]++
+			c.Visit = visits[c.Step]
+		}
+	}
+	return chain, base, nil
+}
+
+// Resolve finds the checkpoint that an address names. With rev: any commit
+// will do; its Run is then empty. Errors are ErrInvalid for an address that
+// cannot be, ErrNotFound for one that names nothing.
+func (r *Repository) Resolve(ctx context.Context, address string) (*Checkpoint, error) {
+	if object.IsID(address) {
+		if id, err := r.Ref(ctx, RunRef(address)); err == nil && id == "" {
+			address = "rev:" + address
+		}
+	}
+	a, err := ParseAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	if a.Revision != "" {
+		return r.resolveRevision(ctx, a.Revision)
+	}
+	if a.Run == "" {
+		if a.Run, err = r.CurrentRun(ctx); err != nil {
+			return nil, err
+		}
+		if a.Run == "" {
+			return nil, NoCurrentRun()
+		}
+	}
+	tip, err := r.Tip(ctx, a.Run)
+	if err != nil {
+		return nil, err
+	}
+	if a.Step == "" && a.Back == 0 {
+		c, err := r.ReadCheckpoint(ctx, tip)
+		if err != nil || c.Kind != KindStart || !c.Lineage.inherits() {
+			return c, err
+		}
+	}
+	chain, base, err := r.Chain(ctx, tip)
+	if err != nil {
+		return nil, err
+	}
+	if a.Step != "" {
+		return findStep(chain, a)
+	}
+	if i := len(chain) - 1 - a.Back; i >= 0 {
+		return chain[i], nil
+	}
+	if a.Back == len(chain) && base != nil {
+		return base, nil
+	}
+	return nil, fault.New(fault.NotFound, "no-such-checkpoint", "run '%s' does not go back %d checkpoints: it has %d", a.Run, a.Back, len(chain)).
+		WithHint("git checkpoint log %s lists them", a.Run)
+}
+
+// NoCurrentRun is the error of a command that needs a current run.
+func NoCurrentRun() error {
+	return fault.New(fault.NotFound, "no-current-run", "this worktree has no current run").
+		WithHint("git checkpoint save starts one; git checkpoint list --all shows what there is")
+}
+
+func findStep(chain []*Checkpoint, a Address) (*Checkpoint, error) {
+	var found *Checkpoint
+	var steps []string
+	for _, c := range chain {
+		if c.Step == "" {
+			continue
+		}
+		steps = append(steps, c.Step)
+		if c.Step == a.Step && (a.Visit == 0 || c.Visit == a.Visit) {
+			found = c
+		}
+	}
+	if found != nil {
+		return found, nil
+	}
+	e := fault.New(fault.NotFound, "no-such-step", "run '%s' has no step '%s'", a.Run, a.Step)
+	if a.Visit > 0 {
+		e = fault.New(fault.NotFound, "no-such-step", "run '%s' has no visit %d of a step '%s'", a.Run, a.Visit, a.Step)
+	}
+	if near := Nearest(a.Step, steps); near != "" && near != a.Step {
+		return nil, e.WithHint("did you mean '%s@%s'?", a.Run, near)
+	}
+	return nil, e.WithHint("git checkpoint log %s lists the steps", a.Run)
+}
+
+func (r *Repository) resolveRevision(ctx context.Context, revision string) (*Checkpoint, error) {
+	id, err := r.git.Command(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}").Text()
+	if err != nil || !object.IsID(id) {
+		return nil, fault.New(fault.NotFound, "no-such-revision", "git knows no commit '%s'", printable(revision))
+	}
+	return r.ReadCommit(ctx, id)
+}

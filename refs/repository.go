@@ -1,0 +1,295 @@
+// Package refs knows where checkpoints live: the names of refs, the
+// addresses people type, the chain of commits that is a run, and the
+// transactions that write refs. The storage format is public and described
+// in docs/format.md.
+//
+// It is the lowest of the packages an orchestrator imports; notes, lineage
+// and rerun build on it. Errors match the kinds ErrNotFound, ErrConflict,
+// ErrIntegrity and ErrInvalid with errors.Is.
+package refs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
+)
+
+// The kinds of error of this module, each with one exit code of the command.
+var (
+	ErrConflict  = fault.Conflict  // conflict or stale state
+	ErrIntegrity = fault.Integrity // a chain, note or seed is not what was recorded
+	ErrNotFound  = fault.NotFound  // no such run, step or checkpoint
+	ErrInvalid   = fault.Invalid   // a name or request that cannot be
+)
+
+// Repository is a git repository seen as a place of checkpoints. It is not
+// safe for concurrent use; open one for each goroutine.
+type Repository struct {
+	git      *git.Repo
+	objects  object.Store
+	worktree *filesystem.Storage // refs of this worktree; nil where go-git cannot read them
+	common   *filesystem.Storage
+}
+
+// Open opens the repository that dir lies in, as git would find it from
+// there. An empty dir is the current directory, and then the variables by
+// which git's hooks name a repository count too.
+func Open(ctx context.Context, dir string) (*Repository, error) {
+	g, err := git.Open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &Repository{git: g, objects: object.Open(g)}
+	if g.RefFormat() == "files" {
+		r.worktree = filesystem.NewStorage(osfs.New(g.Dir), cache.NewObjectLRU(0))
+		r.common = filesystem.NewStorage(osfs.New(g.CommonDir), cache.NewObjectLRU(0))
+	}
+	return r, nil
+}
+
+// Close ends what the repository started.
+func (r *Repository) Close() error { return r.objects.Close() }
+
+// Git is the repository as git resolved it, for packages of this module.
+func (r *Repository) Git() *git.Repo { return r.git }
+
+// Objects is the repository's object store, for packages of this module.
+func (r *Repository) Objects() object.Store { return r.objects }
+
+// Ref returns the object id that a ref holds, empty when there is no such
+// ref. A ref that git could not read is ErrIntegrity.
+func (r *Repository) Ref(ctx context.Context, name string) (string, error) {
+	if r.common == nil {
+		out, err := r.git.Command(ctx, "for-each-ref", "--format=%(objectname)", "--count=1", name).Text()
+		return out, err
+	}
+	ref, err := r.common.Reference(plumbing.ReferenceName(name))
+	switch {
+	case errors.Is(err, plumbing.ErrReferenceNotFound):
+		return "", nil
+	case err != nil:
+		return "", damagedRef(name, err)
+	case ref.Type() != plumbing.HashReference:
+		// A symbolic ref where none belongs; git knows how to follow it.
+		out, err := r.git.Command(ctx, "rev-parse", "--verify", "--quiet", name).Text()
+		if err != nil {
+			return "", damagedRef(name, err)
+		}
+		return out, nil
+	case ref.Hash().IsZero():
+		return "", damagedRef(name, errors.New("it holds no object id"))
+	}
+	if r.git.ObjectFormat != "sha1" {
+		// go-git cuts longer ids.
+		out, err := r.git.Command(ctx, "rev-parse", "--verify", "--quiet", name).Text()
+		if err != nil {
+			return "", damagedRef(name, err)
+		}
+		return out, nil
+	}
+	return ref.Hash().String(), nil
+}
+
+func damagedRef(name string, err error) error {
+	return fault.New(fault.Integrity, "ref-damaged", "read ref '%s': %w", name, err).
+		WithHint("git checkpoint verify lists what is damaged; git update-ref -d '%s' removes the ref", name)
+}
+
+// Head says what HEAD is.
+type Head struct {
+	Branch string // full ref name, empty when detached
+	Commit string // empty when unborn
+}
+
+// Unborn says whether the branch has no commit yet.
+func (h Head) Unborn() bool { return h.Commit == "" }
+
+// Head returns HEAD of this worktree.
+func (r *Repository) Head(ctx context.Context) (Head, error) {
+	branch, err := r.symbolic(ctx, "HEAD")
+	if err != nil {
+		return Head{}, err
+	}
+	if branch == "" {
+		id, err := r.git.Command(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").Text()
+		if err != nil {
+			return Head{}, fault.New(fault.Integrity, "head-damaged", "read HEAD: it is neither a branch nor a commit").
+				WithHint("git checkout <branch> mends it")
+		}
+		return Head{Commit: id}, nil
+	}
+	if strings.HasPrefix(branch, "refs/heads/") {
+		id, err := r.Ref(ctx, branch)
+		return Head{Branch: branch, Commit: id}, err
+	}
+	id, _ := r.git.Command(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").Text()
+	return Head{Branch: branch, Commit: id}, nil
+}
+
+// symbolic returns what a per-worktree symbolic ref points at, "" if it is
+// none or absent.
+func (r *Repository) symbolic(ctx context.Context, name string) (string, error) {
+	if r.worktree != nil {
+		data, err := os.ReadFile(filepath.Join(r.git.Dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			return "", nil
+		}
+		if err != nil {
+			return "", damagedRef(name, err)
+		}
+		target, ok := strings.CutPrefix(string(data), "ref:")
+		if !ok {
+			return "", nil
+		}
+		return strings.TrimSpace(target), nil
+	}
+	out, err := r.git.Command(ctx, "symbolic-ref", "--quiet", name).Text()
+	var failed *git.Error
+	if errors.As(err, &failed) && failed.Code == 1 {
+		return "", nil
+	}
+	return out, err
+}
+
+// CurrentRun returns the run that CHECKPOINT_HEAD names, "" when it names
+// none. The run may be gone: CHECKPOINT_HEAD is a hint.
+func (r *Repository) CurrentRun(ctx context.Context) (string, error) {
+	target, err := r.symbolic(ctx, Current)
+	if err != nil {
+		return "", err
+	}
+	run, ok := strings.CutPrefix(target, RunPrefix)
+	if !ok || CheckRun(run) != nil {
+		return "", nil
+	}
+	return run, nil
+}
+
+// SetCurrentRun points CHECKPOINT_HEAD at a run; an empty run removes it.
+func (r *Repository) SetCurrentRun(ctx context.Context, run string) error {
+	now, err := r.symbolic(ctx, Current)
+	if err != nil {
+		return err
+	}
+	if run == "" {
+		if now == "" {
+			return nil
+		}
+		return r.setSymbolic(ctx, "", "--delete", Current)
+	}
+	if now == RunRef(run) {
+		return nil
+	}
+	return r.setSymbolic(ctx, "", Current, RunRef(run))
+}
+
+// SetHead makes HEAD a symbolic ref to a branch, with a reflog message.
+func (r *Repository) SetHead(ctx context.Context, branch, message string) error {
+	return r.setSymbolic(ctx, message, "HEAD", branch)
+}
+
+func (r *Repository) setSymbolic(ctx context.Context, message string, args ...string) error {
+	git.Step("symbolic-ref")
+	words := []string{"symbolic-ref"}
+	if message != "" {
+		words = append(words, "-m", message)
+	}
+	c := r.git.Command(ctx, append(words, args...)...)
+	c.Hold = true
+	if err := c.Run(); err != nil {
+		return fault.New(fault.Fatal, "ref-write", "set %s: %w", args[len(args)-1], err)
+	}
+	return nil
+}
+
+// Run is a run's name and the tip of its chain.
+type Run struct {
+	Name string
+	Tip  string
+}
+
+// Runs lists all runs in the order of their names.
+func (r *Repository) Runs(ctx context.Context) ([]Run, error) {
+	out, err := r.git.Command(ctx, "for-each-ref", "--format=%(objectname) %(refname)", RunPrefix).Output()
+	if err != nil {
+		return nil, fault.New(fault.Fatal, "git", "list runs: %w", err)
+	}
+	var runs []Run
+	for _, line := range strings.Split(string(out), "\n") {
+		id, name, ok := strings.Cut(line, " ")
+		if ok {
+			runs = append(runs, Run{Name: strings.TrimPrefix(name, RunPrefix), Tip: id})
+		}
+	}
+	return runs, nil
+}
+
+// Tip returns the tip of a run's chain. An unknown run is ErrNotFound, with
+// the nearest name as a hint.
+func (r *Repository) Tip(ctx context.Context, run string) (string, error) {
+	if err := CheckRun(run); err != nil {
+		return "", err
+	}
+	id, err := r.Ref(ctx, RunRef(run))
+	if err != nil {
+		return "", err
+	}
+	if id == "" {
+		return "", r.noSuchRun(ctx, run)
+	}
+	return id, nil
+}
+
+func (r *Repository) noSuchRun(ctx context.Context, run string) error {
+	e := fault.New(fault.NotFound, "no-such-run", "no run is named '%s'", run)
+	runs, err := r.Runs(ctx)
+	if err != nil {
+		return e
+	}
+	names := make([]string, len(runs))
+	for i := range runs {
+		names[i] = runs[i].Name
+	}
+	if near := Nearest(run, names); near != "" {
+		return e.WithHint("did you mean '%s'?", near)
+	}
+	if _, err := r.git.Command(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", run+"^{commit}").Text(); err == nil {
+		return e.WithHint("for the git revision write rev:%s", run)
+	}
+	return e.WithHint("git checkpoint list shows the runs")
+}
+
+// CheckNewRun says whether a run of this name can be made: the name is valid,
+// and no run has it, in whatever case, since refs may be files on a disk that
+// does not tell case.
+func (r *Repository) CheckNewRun(ctx context.Context, run string) error {
+	if err := CheckRun(run); err != nil {
+		return err
+	}
+	runs, err := r.Runs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range runs {
+		if other.Name == run {
+			return fault.New(fault.Conflict, "run-exists", "a run named '%s' exists", run).
+				WithHint("git checkpoint switch %s makes it the current one", run)
+		}
+		if strings.EqualFold(other.Name, run) {
+			return fault.New(fault.Conflict, "run-exists", "run '%s' differs from '%s' by case only", run, other.Name).
+				WithHint("choose another name")
+		}
+	}
+	return nil
+}
