@@ -3,6 +3,7 @@ package notes
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
@@ -15,7 +16,8 @@ import (
 const (
 	EventCreated    = "created"    // on the start commit: Created
 	EventStatus     = "status"     // on the start commit: {"status"}
-	EventArchived   = "archived"   // on the start commit: {"by"}, the run that was rewound to
+	EventArchived   = "archived"   // on the start commit: {"by","status"}: the run that it was rewound to; none: hidden by undo
+	EventUnarchived = "unarchived" // on the start commit: {"by"}: takes back the archiving by that run
 	EventCheckpoint = "checkpoint" // on a checkpoint: its record
 )
 
@@ -44,21 +46,71 @@ type Created struct {
 	Session  string        `json:"sdk_session_id,omitempty"`
 	By       string        `json:"by,omitempty"`
 	Digest   string        `json:"request_digest,omitempty"`
+
+	// What a rewind or fork was asked for.
+	Instructions string `json:"instructions,omitempty"` // for the step that is entered again
+	Pin          *Pin   `json:"pin,omitempty"`
+	Resume       any    `json:"resume,omitempty"`
+}
+
+// Pin is the state that a run with lineage starts from.
+type Pin struct {
+	Checkpoint string `json:"checkpoint"`
+	Head       string `json:"head"` // HEAD's commit then; empty: unborn
+	Tree       string `json:"tree"`
 }
 
 // State is what a run's journal says about it.
 type State struct {
-	Created   Created
-	CreatedAt time.Time
-	Status    string // Open where the journal says nothing
-	Archived  string // the run that was rewound to, "-" if the journal names none; empty: not archived
-	Known     bool   // there is a journal
+	Created    Created
+	CreatedAt  time.Time
+	Said       string   // the last status; Open where the journal says nothing. See Status
+	ArchivedBy []string // the runs that it was rewound to; see Archived
+	Unarchived []string // those whose archiving was taken back
+	Hidden     bool     // archived by nobody: its own rewind was undone
+	Known      bool     // there is a journal
+
+	stoppedBy []string // the rewinds that stopped it while it was open
+}
+
+// Archived says whether the run is archived. exists tells whether a run is
+// there: the run ref of a rewind is written after this journal, so a rewind
+// whose run is not there did not happen.
+func (s State) Archived(exists func(run string) bool) bool {
+	return s.Hidden || slices.ContainsFunc(s.ArchivedBy, exists)
+}
+
+// Status is the run's status; see Archived for exists.
+func (s State) Status(exists func(run string) bool) string {
+	if s.Said == Open && slices.ContainsFunc(s.stoppedBy, exists) {
+		return Stopped
+	}
+	return s.Said
+}
+
+// archive notes that a run was, or is no longer, archived by another.
+func (s *State) archive(by, status string, archived bool) {
+	without := func(list []string) []string {
+		return slices.DeleteFunc(list, func(r string) bool { return r == by })
+	}
+	s.ArchivedBy, s.stoppedBy, s.Unarchived = without(s.ArchivedBy), without(s.stoppedBy), without(s.Unarchived)
+	switch {
+	case by == "":
+		s.Hidden = archived
+	case !archived:
+		s.Unarchived = append(s.Unarchived, by)
+	default:
+		s.ArchivedBy = append(s.ArchivedBy, by)
+		if status == Stopped {
+			s.stoppedBy = append(s.stoppedBy, by)
+		}
+	}
 }
 
 // Derive reads a journal's lines. Lines whose fields are not as they should
 // be are ErrIntegrity.
 func Derive(lines []Line) (State, error) {
-	s := State{Status: Open}
+	s := State{Said: Open}
 	for _, l := range lines {
 		var err error
 		switch l.Event {
@@ -70,14 +122,13 @@ func Derive(lines []Line) (State, error) {
 		case EventStatus:
 			var f struct{ Status string }
 			if err = l.Decode(&f); f.Status != "" {
-				s.Status = f.Status
+				s.Said = f.Status
 			}
-		case EventArchived:
-			var f struct{ By string }
-			if err = l.Decode(&f); f.By == "" {
-				f.By = "-"
+		case EventArchived, EventUnarchived:
+			var f struct{ By, Status string }
+			if err = l.Decode(&f); err == nil {
+				s.archive(f.By, f.Status, l.Event == EventArchived)
 			}
-			s.Archived = f.By
 		}
 		if err != nil {
 			return s, fault.New(fault.Integrity, "journal-damaged", "read event %s of a journal: %w", l.ID, err).
@@ -166,19 +217,22 @@ func (b *Book) Commit(ctx context.Context, tx *refs.Transaction, message string,
 
 // Record is what a checkpoint's note says about it, beyond its trailers.
 type Record struct {
-	StepName  string          `json:"step_name,omitempty"`
-	StepKind  string          `json:"step_kind,omitempty"`
-	Outcome   string          `json:"outcome,omitempty"`
-	Replay    string          `json:"replay,omitempty"` // "always": run the step again after a rewind
-	SessionID string          `json:"sdk_session_id,omitempty"`
-	TurnID    string          `json:"turn_id,omitempty"`
-	GitCommit string          `json:"git_commit_sha,omitempty"` // HEAD's commit
-	Branch    string          `json:"branch,omitempty"`
-	Artifacts json.RawMessage `json:"artifacts,omitempty"` // [{name, path|uri, digest}]
-	Skipped   json.RawMessage `json:"skipped,omitempty"`   // [{path, reason}]
-	By        string          `json:"by,omitempty"`
-	Worktree  string          `json:"worktree,omitempty"`
-	TookMS    int64           `json:"took_ms,omitempty"` // how long the save took, in milliseconds
+	StepName  string `json:"step_name,omitempty"`
+	StepKind  string `json:"step_kind,omitempty"`
+	Outcome   string `json:"outcome,omitempty"`
+	Replay    string `json:"replay,omitempty"` // "always": run the step again after a rewind
+	SessionID string `json:"sdk_session_id,omitempty"`
+	// Transcript is the file in which the agent keeps the session: while it
+	// is there, the session can be resumed.
+	Transcript string          `json:"transcript_path,omitempty"`
+	TurnID     string          `json:"turn_id,omitempty"`
+	GitCommit  string          `json:"git_commit_sha,omitempty"` // HEAD's commit
+	Branch     string          `json:"branch,omitempty"`
+	Artifacts  json.RawMessage `json:"artifacts,omitempty"` // [{name, path|uri, digest}]
+	Skipped    json.RawMessage `json:"skipped,omitempty"`   // [{path, reason}]
+	By         string          `json:"by,omitempty"`
+	Worktree   string          `json:"worktree,omitempty"`
+	TookMS     int64           `json:"took_ms,omitempty"` // how long the save took, in milliseconds
 }
 
 // Record returns a checkpoint's record; an empty one where there is none.

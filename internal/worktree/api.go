@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
+	"github.com/git-checkpoint/git-checkpoint/notes"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
 
@@ -132,6 +133,9 @@ type RunInfo struct {
 	Here          bool          `json:"here"`              // it is this worktree
 	Fault         string        `json:"fault,omitempty"`   // why the rest is unknown: its notes or chain cannot be read
 	Entries       []Entry       `json:"entries,omitempty"` // status R only
+
+	start string
+	state notes.State
 }
 
 // Status is the state of this worktree.

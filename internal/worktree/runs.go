@@ -12,6 +12,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
+	"github.com/git-checkpoint/git-checkpoint/lineage"
 	"github.com/git-checkpoint/git-checkpoint/notes"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
@@ -41,6 +42,7 @@ func (w *Worktree) List(ctx context.Context, all bool, childrenOf string) ([]Run
 	if err != nil {
 		return nil, err
 	}
+	w.derive(infos)
 	infos = slices.DeleteFunc(infos, func(r RunInfo) bool {
 		if childrenOf != "" {
 			return r.Lineage == nil || r.Lineage.Run != childrenOf
@@ -72,6 +74,7 @@ func (w *Worktree) describe(batch *object.Batch, runs []refs.Run, current string
 			return nil
 		}
 		infos[i].Checkpoints, infos[i].CreatedAt, starts[i] = c.Number, c.At, c.Start
+		infos[i].start = c.Start
 		if c.Kind == refs.KindStart {
 			infos[i].Lineage = c.Lineage
 		}
@@ -134,12 +137,29 @@ func (w *Worktree) applyJournal(info *RunInfo, data []byte) {
 		info.Fault = err.Error()
 		return
 	}
-	info.Status, info.Archived = state.Status, state.Archived != ""
+	none := func(string) bool { return false }
+	info.state, info.Status, info.Archived = state, state.Status(none), state.Archived(none)
 	info.Lineage, info.RequestDigest = state.Created.Lineage, state.Created.Digest
 	info.Worktree, info.Here = state.Created.Worktree, w.id != "" && state.Created.Worktree == w.id
 	if !state.CreatedAt.IsZero() {
 		info.CreatedAt = state.CreatedAt
 	}
+}
+
+// derive completes what the journals of all runs say together: a run that
+// another was rewound from is archived.
+func (w *Worktree) derive(infos []RunInfo) *lineage.Graph {
+	nodes := make([]lineage.Node, len(infos))
+	for i, r := range infos {
+		nodes[i] = lineage.Node{Run: r.Run, Tip: r.Tip, Start: r.start, At: r.CreatedAt, State: r.state, Lineage: r.Lineage}
+	}
+	g := lineage.NewGraph(nodes)
+	for i := range infos {
+		if infos[i].Fault == "" {
+			infos[i].Status, infos[i].Archived = g.Status(infos[i].Run), g.Archived(infos[i].Run)
+		}
+	}
+	return g
 }
 
 // RunStatus tells everything about a run.
@@ -162,6 +182,9 @@ func (w *Worktree) RunStatus(ctx context.Context, run string) (*RunInfo, error) 
 		return nil, err
 	}
 	info := &infos[0]
+	if info.Fault == "" {
+		info.Status, info.Archived = info.state.Status(w.exists(ctx)), info.state.Archived(w.exists(ctx))
+	}
 	err = w.Log(ctx, run, func(e Entry) bool {
 		info.Entries = append(info.Entries, e)
 		return true
@@ -445,7 +468,7 @@ func (w *Worktree) Status(ctx context.Context) (*Status, error) {
 		w.warn("the current run '%s' is gone", run)
 		return s, nil
 	}
-	s.Run, s.RunStatus, s.Archived = run, t.state.Status, t.state.Archived != ""
+	s.Run, s.RunStatus, s.Archived = run, t.status, t.hidden
 	last, err := w.repo.Resolve(ctx, run)
 	if err != nil {
 		return nil, err

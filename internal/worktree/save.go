@@ -85,6 +85,8 @@ type target struct {
 	run     string
 	tip     *refs.Checkpoint // nil: the run is to be made
 	state   notes.State
+	status  string
+	hidden  bool             // archived
 	from    *refs.Checkpoint // the run is to be forked from here
 	lineage *refs.Lineage
 	current bool // CHECKPOINT_HEAD is to name it
@@ -117,7 +119,7 @@ func (w *Worktree) forSave(ctx context.Context, req SaveRequest, head refs.Head,
 		if err != nil {
 			w.warn("the current run '%s' cannot be read: %v", current, err)
 		}
-		t.current = old == nil || notes.Ended(old.state.Status) || old.state.Archived != ""
+		t.current = old == nil || old.hidden || notes.Ended(old.status)
 	}
 	return t, nil
 }
@@ -125,11 +127,11 @@ func (w *Worktree) forSave(ctx context.Context, req SaveRequest, head refs.Head,
 // mayWrite refuses an explicit run that is closed or not ours.
 func (w *Worktree) mayWrite(t *target) error {
 	switch {
-	case t.state.Archived != "":
+	case t.hidden:
 		return fault.New(fault.Conflict, "run-archived", "run '%s' is archived", t.run).
 			WithHint("git checkpoint save without --run goes on elsewhere")
-	case notes.Ended(t.state.Status):
-		return fault.New(fault.Conflict, "run-ended", "run '%s' has ended: %s", t.run, t.state.Status).
+	case notes.Ended(t.status):
+		return fault.New(fault.Conflict, "run-ended", "run '%s' has ended: %s", t.run, t.status).
 			WithHint("git checkpoint start opens a new one")
 	case t.state.Created.Worktree != w.id:
 		e := fault.New(fault.Conflict, "foreign-run", "run '%s' belongs to another worktree", t.run)
@@ -148,7 +150,7 @@ func (w *Worktree) bareTarget(ctx context.Context, current string, head refs.Hea
 		return nil, err
 	}
 	switch {
-	case t == nil, t.state.Archived != "", notes.Ended(t.state.Status):
+	case t == nil, t.hidden, notes.Ended(t.status):
 		return &target{run: refs.GenerateRun(head.Branch, at), current: true}, nil
 	case t.state.Created.Worktree != w.id:
 		from := t.tip
@@ -190,7 +192,15 @@ func (w *Worktree) existing(ctx context.Context, run string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &target{run: run, tip: c, state: state}, nil
+	return &target{run: run, tip: c, state: state, status: state.Status(w.exists(ctx)), hidden: state.Archived(w.exists(ctx))}, nil
+}
+
+// exists tells whether a run is there.
+func (w *Worktree) exists(ctx context.Context) func(run string) bool {
+	return func(run string) bool {
+		id, err := w.repo.Ref(ctx, refs.RunRef(run))
+		return err == nil && id != ""
+	}
 }
 
 // startOf finds the start commit of a checkpoint's run.
@@ -608,10 +618,10 @@ func (w *Worktree) end(ctx context.Context, run, status string) (*EndResult, err
 	}
 	result := &EndResult{Run: run, Status: status}
 	switch {
-	case t.state.Status == status:
+	case t.status == status:
 		return result, nil
-	case notes.Ended(t.state.Status):
-		return nil, fault.New(fault.Conflict, "run-ended", "run '%s' has ended already: %s", run, t.state.Status)
+	case notes.Ended(t.status):
+		return nil, fault.New(fault.Conflict, "run-ended", "run '%s' has ended already: %s", run, t.status)
 	case t.state.Created.Worktree != w.id:
 		return nil, w.mayWrite(t)
 	}
