@@ -8,13 +8,15 @@ import (
 
 // Step marks a point at which something durable was done: an object, a ref, a
 // file. With GIT_CHECKPOINT_KILL=n the process ends at the n-th one, without
-// any cleaning up, as a kill would end it; the tests go through every n.
+// any cleaning up, as a kill would end it; the tests go through every n. A
+// trace names the steps.
 func Step(what string) {
 	if killAt == 0 {
 		return
 	}
-	if n := steps.Add(1); n == killAt {
-		Trace("killed at step %d (%s)", n, what)
+	n := steps.Add(1)
+	Trace("step %d: %s", n, what)
+	if n == killAt {
 		kill()
 	}
 }

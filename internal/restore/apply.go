@@ -113,6 +113,7 @@ func (p *Plan) storeRaw(ctx context.Context, names []string) (map[string]string,
 		if err != nil {
 			return nil, fault.New(fault.Fatal, "object-write", "save the bytes of '%s': %w", name, err)
 		}
+		git.Step("raw bytes stored")
 	}
 	return raw, nil
 }
@@ -197,6 +198,7 @@ func (p *Plan) removeEmpty(dir string) {
 		if os.Remove(snapshot.DiskPath(p.repo, dir)) != nil {
 			return
 		}
+		p.step("directory removed")
 	}
 }
 
@@ -223,6 +225,7 @@ func (p *Plan) write(name string) error {
 			if err := os.Remove(to); err != nil {
 				return fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
 			}
+			p.step("file deleted")
 		}
 		if err := os.Mkdir(to, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
@@ -262,6 +265,7 @@ func (p *Plan) makeParents(name string) error {
 			if err := os.Mkdir(file, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 				return fault.New(fault.Fatal, "io", "make the directory '%s': %w", done, err)
 			}
+			p.step("directory made")
 		}
 	}
 	return nil
@@ -281,7 +285,11 @@ func removeEmptyTree(dir string) error {
 			return err
 		}
 	}
-	return os.Remove(dir)
+	if err := os.Remove(dir); err != nil {
+		return err
+	}
+	git.Step("directory removed")
+	return nil
 }
 
 // moveInto moves a file into place at once. Where the two are on different
@@ -297,6 +305,7 @@ func moveInto(from, to string) error {
 		if err := os.Symlink(link, beside); err != nil {
 			return err
 		}
+		git.Step("copied beside its place")
 		return os.Rename(beside, to)
 	}
 	in, err := os.Open(from)
@@ -319,6 +328,7 @@ func moveInto(from, to string) error {
 	if err != nil {
 		return err
 	}
+	git.Step("copied beside its place")
 	return os.Rename(beside, to)
 }
 

@@ -33,6 +33,7 @@ func LockIndex(ctx context.Context, repo *git.Repo) (*IndexLock, error) {
 		return nil, fault.New(fault.Fatal, "io", "lock the index: %w", err)
 	}
 	f.Close()
+	git.Step("index lock made")
 	deadline := time.Now().Add(time.Second)
 	for {
 		err := os.Link(l.own, l.lock)
@@ -45,6 +46,7 @@ func LockIndex(ctx context.Context, repo *git.Repo) (*IndexLock, error) {
 		}
 		switch {
 		case err == nil:
+			git.Step("index locked")
 			return l, nil
 		case !errors.Is(err, fs.ErrExist):
 			return nil, fault.New(fault.Fatal, "io", "lock the index: %w", err)
@@ -90,9 +92,9 @@ func (l *IndexLock) Write(x *index.Index) error {
 	if err := os.Rename(l.lock, filepath.Join(l.repo.Dir, "index")); err != nil {
 		return fault.New(fault.Fatal, "index-write", "write the index: %w", err)
 	}
+	git.Step("index in place")
 	l.lock = ""
 	os.Remove(l.own)
-	git.Step("index in place")
 	return nil
 }
 

@@ -187,6 +187,7 @@ func Prepare(ctx context.Context, repo *git.Repo, store object.Store, target Tar
 	if err != nil {
 		return nil, fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
 	}
+	git.Step("stage made")
 	p.stage = stage
 	if err := p.makeReady(ctx); err != nil {
 		p.Discard()
@@ -343,6 +344,7 @@ func checkOut(ctx context.Context, repo *git.Repo, dir string, entries []index.E
 		return fault.New(fault.Integrity, "files-unavailable", "prepare the files of the checkpoint: %w", err).
 			WithHint("nothing was changed; git fsck tells whether objects are missing")
 	}
+	git.Step("files staged")
 	return nil
 }
 

@@ -121,6 +121,7 @@ func (g *ByGit) take(ctx context.Context, o Options) (_ *Snapshot, again bool, e
 	if err != nil {
 		return nil, false, failed("write the tree", err)
 	}
+	git.Step("tree written")
 	w.out.Tree = tree
 	if w.out.Files, err = index.Read(w.index, g.Repo.HashLen()); err != nil {
 		return nil, false, failed("read the private index", err)
@@ -208,6 +209,7 @@ func (w *work) keep(key, print string) error {
 	if err := os.Rename(w.index, w.cachePath); err != nil {
 		return failed("keep the private index", err)
 	}
+	git.Step("private index in place")
 	if err := writeFile(w.cachePath+".key", data); err != nil {
 		return failed("keep the private index", err)
 	}
@@ -232,11 +234,20 @@ func indexChecksum(path string, hashLen int) (string, error) {
 }
 
 func writeFile(path string, data []byte) error {
-	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
+	return replaceFile(fmt.Sprintf("%s.%d", path, os.Getpid()), path, data)
+}
+
+// replaceFile writes a file by way of another on the same file system.
+func replaceFile(temporary, path string, data []byte) error {
 	if err := os.WriteFile(temporary, data, 0o666); err != nil {
 		return err
 	}
-	return os.Rename(temporary, path)
+	git.Step("temporary file written")
+	if err := os.Rename(temporary, path); err != nil {
+		return err
+	}
+	git.Step("file in place")
+	return nil
 }
 
 // fingerprint is over everything outside the tree that decides how git stores
@@ -500,6 +511,7 @@ func (w *work) update(ctx context.Context, files *index.Index, added []string) (
 	if err := files.WriteFile(w.index, w.repo.HashLen()); err != nil {
 		return nil, failed("write the private index", err)
 	}
+	git.Step("private index written")
 	list, err := w.git(ctx, "diff-files", "-z", "--name-status", "--no-renames", "--ignore-submodules=dirty").Lines()
 	if err != nil {
 		return nil, failed("look for changed files", err)

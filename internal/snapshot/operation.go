@@ -147,18 +147,24 @@ func WriteState(repo *git.Repo, op *Operation) (pseudo map[string]string, err er
 		}
 		file := filepath.Join(repo.Dir, name)
 		if !want {
-			if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			switch err := os.Remove(file); {
+			case err == nil:
+				git.Step("state file removed")
+			case !errors.Is(err, os.ErrNotExist):
 				return nil, fault.New(fault.Fatal, "io", "remove '%s': %w", file, err)
 			}
 			continue
 		}
-		if err := writeFile(file, data); err != nil {
+		// The temporary file is where the next command removes it after a kill.
+		temporary := filepath.Join(repo.Dir, "checkpoint", fmt.Sprintf("stage-state.%d", os.Getpid()))
+		if err := replaceFile(temporary, file, data); err != nil {
 			return nil, fault.New(fault.Fatal, "io", "write '%s': %w", file, err)
 		}
-		git.Step("state file")
 	}
 	// What merge machinery made of the state that is gone.
-	os.Remove(filepath.Join(repo.Dir, "AUTO_MERGE"))
+	if os.Remove(filepath.Join(repo.Dir, "AUTO_MERGE")) == nil {
+		git.Step("state file removed")
+	}
 	return pseudo, nil
 }
 

@@ -896,4 +896,5 @@ func (w *Worktree) recordUnignored(ctx context.Context, plan *restore.Plan, g *g
 	if err := os.WriteFile(w.home("unignored"), []byte(data), 0o666); err != nil {
 		w.warn("remember files that are no longer ignored: %v", err)
 	}
+	git.Step("unignored written")
 }

@@ -107,9 +107,11 @@ func (w *Worktree) ensureID() error {
 	if err := os.WriteFile(temporary, []byte(id+"\n"), 0o666); err != nil {
 		return fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
 	}
+	git.Step("worktree id written")
 	if err := os.Rename(temporary, file); err != nil {
 		return fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
 	}
+	git.Step("worktree id in place")
 	w.id = id
 	return nil
 }
@@ -130,6 +132,7 @@ func (w *Worktree) hold(ctx context.Context, purpose string) error {
 	if err != nil {
 		return fault.New(fault.Fatal, "io", "%w", err).WithHint("checkpoints are kept in the git directory, which must be writable")
 	}
+	git.Step("worktree locked")
 	w.lock = l
 	w.git.Inherit(l.File())
 	if err := w.ensureID(); err != nil {
