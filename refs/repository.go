@@ -186,29 +186,34 @@ func (r *Repository) SetCurrentRun(ctx context.Context, run string) error {
 		if now == "" {
 			return nil
 		}
-		return r.setSymbolic(ctx, "", "--delete", Current)
+		return r.setSymbolic(ctx, Current, "", "")
 	}
 	if now == RunRef(run) {
 		return nil
 	}
-	return r.setSymbolic(ctx, "", Current, RunRef(run))
+	return r.setSymbolic(ctx, Current, RunRef(run), "")
 }
 
 // SetHead makes HEAD a symbolic ref to a branch, with a reflog message.
 func (r *Repository) SetHead(ctx context.Context, branch, message string) error {
-	return r.setSymbolic(ctx, message, "HEAD", branch)
+	return r.setSymbolic(ctx, "HEAD", branch, message)
 }
 
-func (r *Repository) setSymbolic(ctx context.Context, message string, args ...string) error {
-	git.Step("symbolic-ref")
-	words := []string{"symbolic-ref"}
+// setSymbolic points a symbolic ref at another; an empty target deletes it.
+func (r *Repository) setSymbolic(ctx context.Context, name, target, message string) error {
+	args := []string{"symbolic-ref"}
 	if message != "" {
-		words = append(words, "-m", message)
+		args = append(args, "-m", message)
 	}
-	c := r.git.Command(ctx, append(words, args...)...)
+	if target == "" {
+		args = append(args, "--delete", name)
+	} else {
+		args = append(args, name, target)
+	}
+	c := r.git.Command(ctx, args...)
 	c.Hold = true
-	if err := c.Run(); err != nil {
-		return fault.New(fault.Fatal, "ref-write", "set %s: %w", args[len(args)-1], err)
+	if err := r.noted([]update{{name, target}}, c.Run); err != nil {
+		return fault.New(fault.Fatal, "ref-write", "set %s: %w", name, err)
 	}
 	return nil
 }

@@ -3,11 +3,8 @@ package refs
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -25,8 +22,14 @@ var ErrStale = errors.New("a ref has another value than expected")
 type Transaction struct {
 	repo    *Repository
 	message string
-	refs    []string
+	updates []update
 	input   bytes.Buffer
+}
+
+// update is one change of a ref, as it is written down before it is made.
+type update struct {
+	Ref string `json:"ref"`
+	New string `json:"new,omitempty"` // an object, or the ref that a symbolic ref names; empty: it is deleted
 }
 
 // Begin starts a transaction; message goes to reflogs, where there are any.
@@ -41,7 +44,7 @@ func (t *Transaction) Set(ref, id, old string) {
 		t.Verify(ref, old)
 		return
 	}
-	t.refs = append(t.refs, ref)
+	t.updates = append(t.updates, update{ref, id})
 	if old == "" {
 		fmt.Fprintf(&t.input, "create %s\x00%s\x00", ref, id)
 	} else {
@@ -51,13 +54,13 @@ func (t *Transaction) Set(ref, id, old string) {
 
 // SetDetached makes HEAD itself hold id, not the branch that it may name.
 func (t *Transaction) SetDetached(id, old string) {
-	t.refs = append(t.refs, "HEAD")
+	t.updates = append(t.updates, update{"HEAD", id})
 	fmt.Fprintf(&t.input, "option no-deref\x00update HEAD\x00%s\x00%s\x00", id, old)
 }
 
 // Delete removes ref; old is the value that it must have now.
 func (t *Transaction) Delete(ref, old string) {
-	t.refs = append(t.refs, ref)
+	t.updates = append(t.updates, update{Ref: ref})
 	fmt.Fprintf(&t.input, "delete %s\x00%s\x00", ref, old)
 }
 
@@ -80,15 +83,7 @@ func (t *Transaction) Commit(ctx context.Context) error {
 	if t.input.Len() == 0 {
 		return nil
 	}
-	note, err := t.note()
-	if err != nil {
-		return err
-	}
-	git.Step("transaction")
-	err = t.attempt(ctx)
-	git.Step("transaction done")
-	os.Remove(note)
-	return err
+	return t.repo.noted(t.updates, func() error { return t.attempt(ctx) })
 }
 
 // attempt retries while somebody else holds a lock on one of the refs.
@@ -126,92 +121,11 @@ func (t *Transaction) attempt(ctx context.Context) error {
 	}
 }
 
-// pending is what a transaction writes down before it starts, so that the
-// next command can tell the locks of a dead writer of ours from others.
-type pending struct {
-	PID  int       `json:"pid"`
-	Boot string    `json:"boot,omitempty"`
-	At   time.Time `json:"at"`
-	Refs []string  `json:"refs"`
-}
-
-func (t *Transaction) note() (string, error) {
-	data, err := json.Marshal(pending{PID: os.Getpid(), Boot: bootID(), At: time.Now().UTC(), Refs: t.refs})
-	if err != nil {
-		return "", err
-	}
-	path := t.repo.notePath()
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return "", readOnly(err)
-	}
-	if err := os.WriteFile(path, data, 0o666); err != nil {
-		return "", readOnly(err)
-	}
-	return path, nil
-}
-
-func readOnly(err error) error {
-	return fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
-}
-
-func (r *Repository) notePath() string {
-	return filepath.Join(r.git.Dir, "checkpoint", "transaction")
-}
-
-// RecoverLocks removes the ref locks that a dead writer of this worktree
-// left. The caller holds the worktree's lock, which a dead writer's git keeps
-// until it ends too, so nobody of ours can be using them.
-func (r *Repository) RecoverLocks(ctx context.Context) error {
-	data, err := os.ReadFile(r.notePath())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return readOnly(err)
-	}
-	var p pending
-	if json.Unmarshal(data, &p) == nil {
-		for _, ref := range p.Refs {
-			r.removeDeadLock(ctx, ref, p.At)
-		}
-	}
-	return os.Remove(r.notePath())
-}
-
-// removeDeadLock removes a lock that was made after the dead writer began
-// and that nobody has touched for a while: a live git holds a ref's lock for
-// milliseconds only.
-func (r *Repository) removeDeadLock(ctx context.Context, ref string, begun time.Time) {
-	if CheckRefName(ref) != nil {
-		return
-	}
-	dir := r.git.CommonDir
-	if !strings.HasPrefix(ref, "refs/") {
-		dir = r.git.Dir
-	}
-	path := filepath.Join(dir, filepath.FromSlash(ref)+".lock")
-	before, err := os.Lstat(path)
-	if err != nil || before.ModTime().Before(begun.Add(-2*time.Second)) {
-		return
-	}
-	if wait := time.Second - time.Since(before.ModTime()); wait > 0 {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
-	}
-	after, err := os.Lstat(path)
-	if err == nil && os.SameFile(before, after) && after.ModTime().Equal(before.ModTime()) {
-		git.Trace("remove the lock of a dead writer: %s", path)
-		os.Remove(path)
-	}
-}
-
 // CheckRefName says whether a name can be a ref of ours, so that what a file
 // says never leads outside the git directory.
 func CheckRefName(ref string) error {
-	if ref == "HEAD" || ref == Current {
+	switch ref {
+	case "HEAD", Current, "CHERRY_PICK_HEAD", "REVERT_HEAD":
 		return nil
 	}
 	if !strings.HasPrefix(ref, "refs/") {
@@ -223,13 +137,4 @@ func CheckRefName(ref string) error {
 		}
 	}
 	return nil
-}
-
-// bootID tells one start of the machine from another, where the system says.
-func bootID() string {
-	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data))
 }

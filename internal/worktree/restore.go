@@ -46,7 +46,9 @@ func (w *Worktree) Restore(ctx context.Context, req RestoreRequest) (*RestoreRes
 			return nil, err
 		}
 	}
-	result, err := w.perform(ctx, op, step{pathspecs: req.Paths, dryRun: req.DryRun, push: undoName})
+	s := stepOf(op)
+	s.pathspecs, s.dryRun = req.Paths, req.DryRun
+	result, err := w.perform(ctx, op, s)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +94,7 @@ func (w *Worktree) Switch(ctx context.Context, run string) (*RestoreResult, erro
 	if err := w.planHead(ctx, op, c, run); err != nil {
 		return nil, err
 	}
-	return w.perform(ctx, op, step{push: undoName})
+	return w.perform(ctx, op, stepOf(op))
 }
 
 // planHead decides where HEAD goes for a checkpoint: it stays where it is the
@@ -146,18 +148,23 @@ func (w *Worktree) Continue(ctx context.Context) (*RestoreResult, error) {
 
 // goOn does an operation again from whatever state it was left in.
 func (w *Worktree) goOn(ctx context.Context, op *operation) (*RestoreResult, error) {
-	s := step{resumes: op}
-	switch op.Kind {
-	case opUndo:
-		s.push, s.pop = redoName, op.Undoes
-	case opRedo:
-		s.push, s.pop, s.keepRedo = undoName, op.Undoes, true
-	case opRollback:
-	default:
-		s.push = undoName
-	}
+	s := stepOf(op)
+	s.resumes = op
 	again := *op
 	return w.perform(ctx, &again, s)
+}
+
+// stepOf is how an operation is performed, by its kind.
+func stepOf(op *operation) step {
+	switch op.Kind {
+	case opUndo:
+		return step{push: redoName, pop: op.Undoes}
+	case opRedo:
+		return step{push: undoName, pop: op.Undoes, keepRedo: true}
+	case opRollback:
+		return step{push: safetyName}
+	}
+	return step{push: undoName}
 }
 
 // Undo goes back to before the last restore, rewind or switch; one that was
@@ -179,7 +186,9 @@ func (w *Worktree) Undo(ctx context.Context) (*RestoreResult, error) {
 			Kind: opRollback, Target: op.Safety, targetRaw: op.raw, Safety: op.Safety, raw: op.raw,
 			Before: op.After, After: op.Before, Created: op.Created, MovesHead: op.MovesHead, HalfDone: append(op.HalfDone, op.Target),
 		}
-		return w.perform(ctx, back, step{resumes: op})
+		s := stepOf(back)
+		s.resumes = op
+		return w.perform(ctx, back, s)
 	}
 	done, err := w.stack(ctx, undoName)
 	if err != nil {
@@ -189,7 +198,7 @@ func (w *Worktree) Undo(ctx context.Context) (*RestoreResult, error) {
 		return nil, fault.New(fault.NotFound, "nothing-to-undo", "there is nothing to undo").
 			WithHint("git checkpoint restore @{1} takes back what was done since the last checkpoint but one")
 	}
-	return w.reverse(ctx, opUndo, done[len(done)-1], step{push: redoName})
+	return w.reverse(ctx, opUndo, done[len(done)-1])
 }
 
 // Redo goes forward again after undo.
@@ -215,11 +224,11 @@ func (w *Worktree) Redo(ctx context.Context) (*RestoreResult, error) {
 	if len(undone) == 0 {
 		return nil, fault.New(fault.NotFound, "nothing-to-redo", "there is nothing to redo")
 	}
-	return w.reverse(ctx, opRedo, undone[len(undone)-1], step{push: undoName, keepRedo: true})
+	return w.reverse(ctx, opRedo, undone[len(undone)-1])
 }
 
 // reverse takes an operation back: its safety checkpoint is the target.
-func (w *Worktree) reverse(ctx context.Context, kind string, top numbered, s step) (*RestoreResult, error) {
+func (w *Worktree) reverse(ctx context.Context, kind string, top numbered) (*RestoreResult, error) {
 	done, err := w.readOperation(ctx, top.commit)
 	if err != nil {
 		return nil, err
@@ -237,8 +246,7 @@ func (w *Worktree) reverse(ctx context.Context, kind string, top numbered, s ste
 		op.After = done.Before
 		op.Created = done.Created
 	}
-	s.pop = top.ref
-	return w.perform(ctx, op, s)
+	return w.perform(ctx, op, stepOf(op))
 }
 
 func describe(p point) string {
@@ -814,30 +822,23 @@ func (w *Worktree) pseudoRef(ctx context.Context, name string) (string, error) {
 	return id, err
 }
 
-// finish writes down that the operation is done.
+// finish writes down that the operation is done: first that it is, by its
+// place on a stack, then what that makes obsolete. So it can be done again
+// where it was only half done; see settleFinished.
 func (w *Worktree) finish(ctx context.Context, op *operation, s step) error {
-	undo, err := w.stack(ctx, undoName)
-	if err != nil {
-		return err
-	}
-	redo, err := w.stack(ctx, redoName)
-	if err != nil {
-		return err
-	}
-	tx := w.repo.Begin("checkpoint: " + op.Kind)
-	switch s.push {
-	case undoName:
-		tx.Set(w.next(undoName, undo), op.commit, "")
-	case redoName:
-		tx.Set(w.next(redoName, redo), op.commit, "")
-	default:
-		safety, err := w.stack(ctx, safetyName)
+	stacks := map[string][]numbered{undoName: nil, redoName: nil, s.push: nil}
+	for name := range stacks {
+		list, err := w.stack(ctx, name)
 		if err != nil {
 			return err
 		}
-		tx.Set(w.next(safetyName, safety), op.commit, "")
+		stacks[name] = list
 	}
-	for _, n := range append(undo, redo...) {
+	tx := w.repo.Begin("checkpoint: " + op.Kind)
+	if to := stacks[s.push]; !onTop(to, op) {
+		tx.Set(w.next(s.push, to), op.commit, "")
+	}
+	for _, n := range slices.Concat(stacks[undoName], stacks[redoName]) {
 		if n.ref == s.pop || s.push == undoName && !s.keepRedo && strings.HasPrefix(n.ref, w.localRef(redoName)) {
 			tx.Delete(n.ref, n.commit)
 		}
@@ -849,6 +850,31 @@ func (w *Worktree) finish(ctx context.Context, op *operation, s step) error {
 	}
 	tx.Delete(w.localRef(restoringName), op.commit)
 	return tx.Commit(ctx)
+}
+
+// onTop says whether an operation is the last one of a stack.
+func onTop(list []numbered, op *operation) bool {
+	return len(list) > 0 && list[len(list)-1].commit == op.commit
+}
+
+// settleFinished completes what finish had begun when it was killed: git
+// changes ref by ref, and the operation's place on a stack is the first.
+func (w *Worktree) settleFinished(ctx context.Context) error {
+	op, err := w.inProgress(ctx)
+	if err != nil || op == nil {
+		return nil // a command that needs it reports it
+	}
+	done, err := w.finished(ctx, op)
+	if err != nil || !done {
+		return err
+	}
+	return w.finish(ctx, op, stepOf(op))
+}
+
+// finished says whether everything but the end of finish is done.
+func (w *Worktree) finished(ctx context.Context, op *operation) (bool, error) {
+	list, err := w.stack(ctx, stepOf(op).push)
+	return err == nil && onTop(list, op), err
 }
 
 // unfinished explains an operation that failed on the way. Where nothing was

@@ -484,6 +484,9 @@ func (w *Worktree) progress(ctx context.Context) (*RestoreInProgress, error) {
 	if err != nil || op == nil {
 		return nil, err
 	}
+	if done, err := w.finished(ctx, op); err != nil || done {
+		return nil, err
+	}
 	return &RestoreInProgress{Operation: op.Kind, Checkpoint: op.Target, Safety: op.Safety, At: op.At}, nil
 }
 

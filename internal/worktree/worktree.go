@@ -138,7 +138,10 @@ func (w *Worktree) hold(ctx context.Context, purpose string) error {
 	if err := w.ensureID(); err != nil {
 		return err
 	}
-	return w.clearAway(ctx)
+	if err := w.clearAway(ctx); err != nil {
+		return err
+	}
+	return w.settleFinished(ctx)
 }
 
 func (w *Worktree) unlock() {
@@ -149,7 +152,7 @@ func (w *Worktree) unlock() {
 
 // clearAway removes the locks and temporary files of a dead command.
 func (w *Worktree) clearAway(ctx context.Context) error {
-	if err := w.repo.RecoverLocks(ctx); err != nil {
+	if err := w.repo.Recover(ctx); err != nil {
 		return err
 	}
 	restore.RemoveDeadLock(w.git)

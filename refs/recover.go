@@ -1,0 +1,184 @@
+package refs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+)
+
+// pending is what is written down before refs are changed, so that the next
+// command can tell what a dead writer of ours left from anybody else's.
+type pending struct {
+	PID     int       `json:"pid"`
+	Boot    string    `json:"boot,omitempty"`
+	At      time.Time `json:"at"`
+	Updates []update  `json:"updates"`
+}
+
+func (r *Repository) pendingPath() string {
+	return filepath.Join(r.git.Dir, "checkpoint", "transaction")
+}
+
+// noted changes refs, after it wrote down which.
+func (r *Repository) noted(updates []update, change func() error) error {
+	data, err := json.Marshal(pending{PID: os.Getpid(), Boot: bootID(), At: time.Now().UTC(), Updates: updates})
+	if err != nil {
+		return err
+	}
+	path := r.pendingPath()
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return readOnly(err)
+	}
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		return readOnly(err)
+	}
+	git.Step("change of refs written down")
+	err = change()
+	git.Step("refs changed")
+	os.Remove(path)
+	return err
+}
+
+func readOnly(err error) error {
+	return fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
+}
+
+// Recover clears away what a dead writer of this worktree left of a change
+// of refs: locks, and the notes of a run whose own ref it did not come to
+// write. The caller holds the worktree's lock, which a dead writer's git keeps
+// until it ends too, so nobody of ours can be using them.
+func (r *Repository) Recover(ctx context.Context) error {
+	data, err := os.ReadFile(r.pendingPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return readOnly(err)
+	}
+	var p pending
+	if json.Unmarshal(data, &p) == nil {
+		for _, lock := range r.locksOf(p.Updates) {
+			removeDeadLock(ctx, lock, p.At)
+		}
+		if err := r.removeDebris(ctx, p.Updates); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(r.pendingPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return readOnly(err)
+	}
+	return nil
+}
+
+// locksOf lists the locks that git takes for a change of refs.
+func (r *Repository) locksOf(updates []update) []string {
+	if r.git.RefFormat() == "reftable" {
+		locks := []string{filepath.Join(r.git.CommonDir, "reftable", "tables.list.lock")}
+		if r.git.Linked() {
+			locks = append(locks, filepath.Join(r.git.Dir, "reftable", "tables.list.lock"))
+		}
+		return locks
+	}
+	var locks []string
+	branch, deleted := false, false
+	for _, u := range updates {
+		if CheckRefName(u.Ref) != nil {
+			continue
+		}
+		dir := r.git.CommonDir
+		if !strings.HasPrefix(u.Ref, "refs/") {
+			dir = r.git.Dir
+		}
+		locks = append(locks, filepath.Join(dir, filepath.FromSlash(u.Ref)+".lock"))
+		branch = branch || strings.HasPrefix(u.Ref, "refs/heads/")
+		deleted = deleted || u.New == ""
+	}
+	if branch {
+		// HEAD is locked with the branch that it names, for its reflog.
+		locks = append(locks, filepath.Join(r.git.Dir, "HEAD.lock"))
+	}
+	if deleted {
+		// The new list is written while the lock is held; git never removes it.
+		locks = append(locks, filepath.Join(r.git.CommonDir, "packed-refs.new"), filepath.Join(r.git.CommonDir, "packed-refs.lock"))
+	}
+	return locks
+}
+
+// removeDeadLock removes a lock that was made when the dead writer was at
+// work and that nobody has touched for a while: a live git holds a ref's lock
+// for milliseconds only.
+func removeDeadLock(ctx context.Context, path string, begun time.Time) {
+	before, err := os.Lstat(path)
+	if err != nil || before.ModTime().Before(begun.Add(-2*time.Second)) || before.ModTime().After(begun.Add(30*time.Second)) {
+		return
+	}
+	if wait := time.Second - time.Since(before.ModTime()); wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+	after, err := os.Lstat(path)
+	if err == nil && os.SameFile(before, after) && after.ModTime().Equal(before.ModTime()) {
+		git.Trace("remove the lock of a dead writer: %s", path)
+		os.Remove(path)
+		git.Step("dead lock removed")
+	}
+}
+
+// removeDebris deletes notes and seeds that the dead writer wrote for a run
+// that does not exist. Git renames ref by ref, the run's own last.
+func (r *Repository) removeDebris(ctx context.Context, updates []update) error {
+	tx := r.Begin("checkpoint: debris of a dead writer")
+	checked := map[string]bool{}
+	for _, u := range updates {
+		run, ok := strings.CutPrefix(u.Ref, NotesPrefix)
+		if !ok {
+			run, ok = strings.CutPrefix(u.Ref, SeedPrefix)
+		}
+		if !ok || u.New == "" || CheckRun(run) != nil {
+			continue
+		}
+		tip, err := r.Ref(ctx, RunRef(run))
+		if err != nil || tip != "" {
+			continue
+		}
+		if now, err := r.Ref(ctx, u.Ref); err != nil || now != u.New {
+			continue
+		}
+		git.Trace("remove the debris of a dead writer: %s", u.Ref)
+		tx.Delete(u.Ref, u.New)
+		if !checked[run] {
+			checked[run] = true
+			tx.Verify(RunRef(run), "")
+		}
+	}
+	if tx.input.Len() == 0 {
+		return nil
+	}
+	// What was written down before stays true until this is done.
+	return r.noted(updates, func() error {
+		err := tx.attempt(ctx)
+		if errors.Is(err, ErrStale) {
+			return nil // somebody made the run, or removed its notes
+		}
+		return err
+	})
+}
+
+// bootID tells one start of the machine from another, where the system says.
+func bootID() string {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
