@@ -23,6 +23,9 @@ type NewRun struct {
 	Path     string // where that is
 	Session  string
 	By       refs.Identity
+
+	Instructions string // of a rewind or fork, for the step that is entered again
+	Pin          *notes.Pin
 }
 
 // Create puts the start commit of a run and begins its journal. The caller
@@ -48,11 +51,11 @@ func Create(ctx context.Context, repo *refs.Repository, book *notes.Book, n NewR
 		start.Tree, start.Parents = tree, []string{n.Head.Commit}
 		start.Head, start.Branch = n.Head.Commit, n.Head.Branch
 	}
-	start.Start = ""
 	repo.PutCheckpoint(start, n.By)
 	start.Start = start.ID
 	err := book.Add(ctx, start.ID, n.By.When, notes.EventCreated, notes.Created{
 		Lineage: n.Lineage, Worktree: n.Worktree, Path: n.Path, Session: n.Session, By: n.By.String(),
+		Instructions: n.Instructions, Pin: n.Pin,
 	})
 	return start, err
 }

@@ -50,7 +50,6 @@ type Created struct {
 	// What a rewind or fork was asked for.
 	Instructions string `json:"instructions,omitempty"` // for the step that is entered again
 	Pin          *Pin   `json:"pin,omitempty"`
-	Resume       any    `json:"resume,omitempty"`
 }
 
 // Pin is the state that a run with lineage starts from.
@@ -82,6 +81,9 @@ func (s State) Archived(exists func(run string) bool) bool {
 
 // Status is the run's status; see Archived for exists.
 func (s State) Status(exists func(run string) bool) string {
+	if s.Said == "" {
+		s.Said = Open
+	}
 	if s.Said == Open && slices.ContainsFunc(s.stoppedBy, exists) {
 		return Stopped
 	}

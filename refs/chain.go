@@ -400,17 +400,14 @@ func (r *Repository) Resolve(ctx context.Context, address string) (*Checkpoint, 
 	if err != nil {
 		return nil, err
 	}
-	if a.Step != "" {
-		return findStep(chain, a)
-	}
-	if i := len(chain) - 1 - a.Back; i >= 0 {
-		return chain[i], nil
-	}
-	if a.Back == len(chain) && base != nil {
+	if a.Step == "" && a.Back == len(chain) && base != nil {
 		return base, nil
 	}
-	return nil, fault.New(fault.NotFound, "no-such-checkpoint", "run '%s' does not go back %d checkpoints: it has %d", a.Run, a.Back, len(chain)).
-		WithHint("git checkpoint log %s lists them", a.Run)
+	i, _, err := Find(chain, a)
+	if err != nil {
+		return nil, err
+	}
+	return chain[i], nil
 }
 
 // NoCurrentRun is the error of a command that needs a current run.
@@ -419,29 +416,64 @@ func NoCurrentRun() error {
 		WithHint("git checkpoint save starts one; git checkpoint list --all shows what there is")
 }
 
-func findStep(chain []*Checkpoint, a Address) (*Checkpoint, error) {
-	var found *Checkpoint
+// Find returns where in a chain, oldest first, an address with a step or a
+// number back points, and how often its step ran. The error is ErrNotFound,
+// with the nearest step as a hint.
+func Find(chain []*Checkpoint, a Address) (i, visits int, err error) {
+	if a.Step == "" {
+		if i := len(chain) - 1 - a.Back; i >= 0 {
+			return i, 0, nil
+		}
+		return 0, 0, fault.New(fault.NotFound, "no-such-checkpoint", "run '%s' does not go back %d checkpoints: it has %d", a.Run, a.Back, len(chain)).
+			WithHint("git checkpoint log %s lists them", a.Run)
+	}
+	i = -1
 	var steps []string
-	for _, c := range chain {
+	for at, c := range chain {
 		if c.Step == "" {
 			continue
 		}
 		steps = append(steps, c.Step)
-		if c.Step == a.Step && (a.Visit == 0 || c.Visit == a.Visit) {
-			found = c
+		if c.Step == a.Step {
+			visits = c.Visit
+			if a.Visit == 0 || c.Visit == a.Visit {
+				i = at
+			}
 		}
 	}
-	if found != nil {
-		return found, nil
+	if i >= 0 {
+		return i, visits, nil
 	}
 	e := fault.New(fault.NotFound, "no-such-step", "run '%s' has no step '%s'", a.Run, a.Step)
-	if a.Visit > 0 {
-		e = fault.New(fault.NotFound, "no-such-step", "run '%s' has no visit %d of a step '%s'", a.Run, a.Visit, a.Step)
+	if a.Visit > 0 && visits > 0 {
+		e = fault.New(fault.NotFound, "no-such-step", "run '%s' has no visit %d of step '%s': it ran %d times", a.Run, a.Visit, a.Step, visits)
 	}
 	if near := Nearest(a.Step, steps); near != "" && near != a.Step {
-		return nil, e.WithHint("did you mean '%s@%s'?", a.Run, near)
+		return 0, 0, e.WithHint("did you mean '%s@%s'?", a.Run, near)
 	}
-	return nil, e.WithHint("git checkpoint log %s lists the steps", a.Run)
+	return 0, 0, e.WithHint("git checkpoint log %s lists the steps", a.Run)
+}
+
+// StartOf returns the start commit of the run that a checkpoint belongs to.
+func (r *Repository) StartOf(ctx context.Context, checkpoint string) (*Checkpoint, error) {
+	c, err := r.ReadCheckpoint(ctx, checkpoint)
+	if err != nil || c.Kind == KindStart {
+		return c, err
+	}
+	if c.Start != "" {
+		return r.ReadCheckpoint(ctx, c.Start)
+	}
+	var start *Checkpoint
+	err = r.Walk(ctx, checkpoint, func(at *Checkpoint) bool {
+		if at.Kind == KindStart {
+			start = at
+		}
+		return start == nil
+	})
+	if err == nil && start == nil {
+		err = brokenChain(checkpoint, errors.New("it has no start commit"))
+	}
+	return start, err
 }
 
 func (r *Repository) resolveRevision(ctx context.Context, revision string) (*Checkpoint, error) {

@@ -43,6 +43,7 @@ type operation struct {
 	HalfDone  []string  `json:"half_done,omitempty"`  // safety commits of attempts that were killed
 	Undoes    string    `json:"undoes,omitempty"`     // the undo or redo ref that this takes back
 	MovesHead bool      `json:"moves_head,omitempty"` // HEAD or the current run are part of it
+	Rewound   *rewound  `json:"rewound,omitempty"`    // a run was made and its source archived with it
 
 	commit    string
 	raw       map[string]string

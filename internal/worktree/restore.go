@@ -16,6 +16,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 	"github.com/git-checkpoint/git-checkpoint/internal/restore"
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
+	"github.com/git-checkpoint/git-checkpoint/lineage"
 	"github.com/git-checkpoint/git-checkpoint/notes"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
@@ -161,7 +162,7 @@ func stepOf(op *operation) step {
 		return step{push: redoName, pop: op.Undoes}
 	case opRedo:
 		return step{push: undoName, pop: op.Undoes, keepRedo: true}
-	case opRollback:
+	case opRollback, opFork:
 		return step{push: safetyName}
 	}
 	return step{push: undoName}
@@ -185,6 +186,9 @@ func (w *Worktree) Undo(ctx context.Context) (*RestoreResult, error) {
 		back := &operation{
 			Kind: opRollback, Target: op.Safety, targetRaw: op.raw, Safety: op.Safety, raw: op.raw,
 			Before: op.After, After: op.Before, Created: op.Created, MovesHead: op.MovesHead, HalfDone: append(op.HalfDone, op.Target),
+		}
+		if op.Kind == opRewind {
+			back.Rewound = op.Rewound
 		}
 		s := stepOf(back)
 		s.resumes = op
@@ -237,7 +241,7 @@ func (w *Worktree) reverse(ctx context.Context, kind string, top numbered) (*Res
 	if err != nil {
 		return nil, err
 	}
-	op := &operation{Kind: kind, Target: done.Safety, targetRaw: done.raw, Before: now, After: now, Undoes: top.ref, MovesHead: done.MovesHead}
+	op := &operation{Kind: kind, Target: done.Safety, targetRaw: done.raw, Before: now, After: now, Undoes: top.ref, MovesHead: done.MovesHead, Rewound: done.Rewound}
 	if done.MovesHead {
 		if now.Branch != done.After.Branch || now.Head != done.After.Head {
 			return nil, fault.New(fault.Conflict, "head-moved", "HEAD has moved since the %s: it is at %s", done.Kind, describe(now)).
@@ -267,6 +271,8 @@ type step struct {
 	push      string     // the stack that the finished operation goes to
 	pop       string     // the ref that it takes off a stack
 	keepRedo  bool       // it leaves what can be redone
+	// with adds to the transaction that writes the operation down.
+	with func(ctx context.Context, tx *refs.Transaction) error
 }
 
 // perform does an operation in the order that a kill at any moment can be
@@ -670,6 +676,11 @@ func (w *Worktree) begin(ctx context.Context, op *operation, plan *restore.Plan,
 	}
 	tx := w.repo.Begin("checkpoint: " + op.Kind)
 	tx.Set(w.localRef(restoringName), op.commit, old)
+	if s.with != nil {
+		if err := s.with(ctx, tx); err != nil {
+			return err
+		}
+	}
 	return tx.Commit(ctx)
 }
 
@@ -846,6 +857,15 @@ func (w *Worktree) finish(ctx context.Context, op *operation, s step) error {
 	if (op.Kind == opUndo || op.Kind == opRollback) && op.Created != "" && op.Created != op.After.Branch {
 		if id, err := w.repo.Ref(ctx, op.Created); err == nil && id != "" && id == op.Before.Head {
 			tx.Delete(op.Created, id)
+		}
+	}
+	if op.Rewound != nil && op.Kind != opRewind {
+		by, err := w.config.Identity()
+		if err != nil {
+			return err
+		}
+		if err := lineage.Unwind(ctx, w.repo, tx, op.Rewound.Source, op.Rewound.Child, op.Kind == opRedo, by); err != nil {
+			return err
 		}
 	}
 	tx.Delete(w.localRef(restoringName), op.commit)

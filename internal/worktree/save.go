@@ -208,14 +208,11 @@ func (w *Worktree) startOf(ctx context.Context, c *refs.Checkpoint) (string, err
 	if c.Start != "" {
 		return c.Start, nil
 	}
-	start := ""
-	err := w.repo.Walk(ctx, c.ID, func(at *refs.Checkpoint) bool {
-		if at.Kind == refs.KindStart {
-			start = at.ID
-		}
-		return start == ""
-	})
-	return start, err
+	start, err := w.repo.StartOf(ctx, c.ID)
+	if err != nil {
+		return "", err
+	}
+	return start.ID, nil
 }
 
 // choose finds a target anew at each attempt.
