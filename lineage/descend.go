@@ -135,6 +135,7 @@ func Prepare(ctx context.Context, repo *refs.Repository, r Request) (*Plan, erro
 		return nil, err
 	}
 	p := &Plan{repo: repo, request: r, source: tip}
+	p.Answer.Completed, p.Answer.Skip, p.Answer.Replay, p.Answer.Pending = []Step{}, []Step{}, []Step{}, []string{}
 	if err := p.locate(chain, base); err != nil {
 		return nil, err
 	}

@@ -128,9 +128,23 @@ func TestParsedLinesDoNotGrowIntoTheNote(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = append(lines[0].Raw, "XXX"...)
+	_ = append(lines[0].Raw, 'X')
 	if string(n) != before {
 		t.Errorf("the note became %q", n)
+	}
+}
+
+func TestEncodeLeavesTheLinesItIsGiven(t *testing.T) {
+	a, err := Parse(jsonl(line(id1, "a"), line(id2, "b")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := []Line{a[1], a[0], a[1]}
+	if got, want := Encode(given), jsonl(line(id1, "a"), line(id2, "b")); !bytes.Equal(got, want) {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if given[0].ID != id2 || given[1].ID != id1 || given[2].ID != id2 {
+		t.Errorf("the lines are now %v", given)
 	}
 }
 

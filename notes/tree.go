@@ -19,15 +19,16 @@ const maxFlat = 256
 // Tree is the tree of a notes ref (gitnotes): the note on an object is a file
 // whose path is the object's id, cut by '/' behind any number of leading
 // bytes ("abcdef…", "ab/cdef…", "ab/cd/ef…"). All such forms are read, side
-// by side too. Anything else in the tree is somebody else's and stays as it is.
+// by side too. Anything else in the tree is somebody else's and stays as it
+// is, also ids in capitals, which git would read but never writes.
 //
 // Directories are read when they are needed. Changes stay in memory until
 // Write. A Tree is not safe for concurrent use.
 type Tree struct {
-	store  object.Store
-	format string
-	root   *dir
-	id     string // of the root as it was read or last written; empty: nowhere yet
+	store object.Store
+	empty string // the id of the tree without entries; others are as long
+	root  *dir
+	id    string // of the root as it was read or last written; empty: nowhere yet
 }
 
 // dir is a directory that was read.
@@ -66,7 +67,7 @@ func isHex(s string) bool {
 // matches fault.Integrity; so it is with the directories in it, which the
 // methods read when they need them.
 func LoadTree(ctx context.Context, store object.Store, objectFormat string, root string) (*Tree, error) {
-	t := &Tree{store: store, format: objectFormat, root: newDir(), id: root}
+	t := &Tree{store: store, empty: object.EmptyTree(objectFormat), root: newDir(), id: root}
 	if root == "" {
 		return t, nil
 	}
@@ -79,11 +80,11 @@ func LoadTree(ctx context.Context, store object.Store, objectFormat string, root
 }
 
 // digits is the length of an object id.
-func (t *Tree) digits() int { return len(object.EmptyTree(t.format)) }
+func (t *Tree) digits() int { return len(t.empty) }
 
 func (t *Tree) read(ctx context.Context, id string) (*dir, error) {
 	d := &dir{entries: map[string]*entry{}}
-	if id == object.EmptyTree(t.format) {
+	if id == t.empty {
 		return d, nil // git knows it without having it
 	}
 	kind, data, err := t.store.Read(ctx, id)
@@ -461,7 +462,8 @@ func (t *Tree) join(ctx context.Context, to, from *dir) error {
 		switch {
 		case ours == nil:
 			to.entries[name] = theirs
-		case ours.id == theirs.id && ours.mode == theirs.mode && ours.sub == nil && theirs.sub == nil:
+		case ours.id == theirs.id && ours.mode == theirs.mode:
+			// Directories that were equal are so without their notes, too.
 		case ours.isTree() && theirs.isTree():
 			sub, err := t.open(ctx, ours)
 			if err != nil {

@@ -280,7 +280,8 @@ func (r *repository) mktree(lines ...string) string {
 }
 
 // fakes are ids of objects that do not exist; notes do not mind. They begin
-// with the given digits.
+// with the given digits; an odd number of them makes for few directories,
+// which is faster.
 func (r *repository) fakes(n int, digits string) []string {
 	ids := make([]string, n)
 	for i := range ids {
@@ -339,7 +340,7 @@ func TestGitReadsTheNotesThatTreeWrites(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *repository) {
 		for _, n := range []int{1, 256, 257} {
 			name := fmt.Sprint("n", n)
-			ids := r.fakes(n, "")
+			ids := r.fakes(n, "0")
 			tree := r.load("")
 			want := map[string]string{}
 			for i, id := range ids {
@@ -375,6 +376,17 @@ func TestAnEmptyTreeIsWrittenAsGitsEmptyTree(t *testing.T) {
 			if got, err := r.load(root).Write(t.Context()); got != empty || err != nil {
 				t.Errorf("Write: %s, %v; want %s", got, err, empty)
 			}
+		}
+	})
+}
+
+func TestTheEmptyTreeNeedNotBeInTheStore(t *testing.T) {
+	inMemory(t, func(t *testing.T, r *repository) {
+		id := r.fakes(1, "ab")[0]
+		tree := r.load(object.EmptyTree(r.format))
+		r.set(tree, id, "x")
+		if got, err := tree.Write(t.Context()); got != r.mktree("100644 "+id+" x") || err != nil {
+			t.Errorf("Write: %s, %v", got, err)
 		}
 	})
 }
@@ -433,6 +445,14 @@ func TestATreeThatDidNotChangeIsNotWritten(t *testing.T) {
 		}
 		if c.trees != nil {
 			t.Errorf("%d trees were put", len(c.trees))
+		}
+		r.set(tree, ids[7], "other")
+		first, err := tree.Write(t.Context())
+		if err != nil || first == root || len(c.trees) != 2 {
+			t.Errorf("Write: %s, %v, %d trees were put", first, err, len(c.trees))
+		}
+		if second, err := tree.Write(t.Context()); second != first || err != nil || len(c.trees) != 2 {
+			t.Errorf("Write again: %s, %v, %d trees were put", second, err, len(c.trees))
 		}
 	})
 }
@@ -588,6 +608,72 @@ func TestADirectoryOfMoreThan256NotesIsFannedOutAgain(t *testing.T) {
 	})
 }
 
+func TestNotesMoveIntoDirectoriesThatAreThere(t *testing.T) {
+	inMemory(t, func(t *testing.T, r *repository) {
+		ids := r.fakes(600, "")
+		var lines []string
+		for i, id := range ids[1:] {
+			path := []string{id, id[:2] + "/" + id[2:]}[i%2]
+			lines = append(lines, "100644 "+path+" x")
+		}
+		tree := r.load(r.mktree(lines...))
+		r.set(tree, ids[0], "x")
+		root, err := tree.Write(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		blob, wanted := object.ID(r.format, object.Blob, []byte("x")), []string{}
+		for _, id := range ids {
+			wanted = append(wanted, "100644 "+id[:2]+"/"+id[2:]+" "+blob)
+		}
+		if got := r.list(root); !slices.Equal(got, wanted) {
+			t.Errorf("%d notes:\n%.600q\nwant %d:\n%.600q", len(got), got, len(wanted), wanted)
+		}
+	})
+}
+
+func TestADirectoryInWhichNothingChangedIsNotFannedOut(t *testing.T) {
+	inMemory(t, func(t *testing.T, r *repository) {
+		ids, other := r.fakes(300, "ab"), r.fakes(1, "cd")[0]
+		lines := []string{"100644 " + other + " x"}
+		for _, id := range ids {
+			lines = append(lines, "100644 ab/"+id[2:]+" x")
+		}
+		before := r.mktree(lines...)
+		tree := r.load(before)
+		r.wantGet(tree, ids[0], "x")
+		r.set(tree, other, "y")
+		lines[0] = "100644 " + other + " y"
+		if got, err := tree.Write(t.Context()); got != r.mktree(lines...) || err != nil {
+			t.Errorf("got %.600q, %v", r.list(got), err)
+		}
+	})
+}
+
+func TestADirectoryBelowTheLastByteOfAnIDIsNotOurs(t *testing.T) {
+	inMemory(t, func(t *testing.T, r *repository) {
+		id := r.fakes(1, "ab")[0]
+		var path strings.Builder
+		for i := 0; i < len(id); i += 2 {
+			path.WriteString(id[i:i+2] + "/")
+		}
+		root := r.mktree("100644 " + path.String() + "ab x")
+		tree := r.load(root)
+		if _, ok, err := tree.Get(t.Context(), id); ok || err != nil {
+			t.Errorf("Get: %v, %v", ok, err)
+		}
+		if err := tree.Set(t.Context(), id, nil); !errors.Is(err, fault.Integrity) {
+			t.Errorf("Set where a directory stands: %v", err)
+		}
+		if got := r.merge(root, ""); got != root {
+			t.Errorf("merged with nothing: %q", r.list(got))
+		}
+		beside := id[:len(id)-2] + fmt.Sprintf("%02x", ^id[0])
+		r.set(tree, beside, "y")
+		r.wantGet(tree, beside, "y")
+	})
+}
+
 // foreign are entries that are not notes, as lines for mktree, around the
 // note on id.
 func foreign(id, commit string) []string {
@@ -610,8 +696,8 @@ func foreign(id, commit string) []string {
 
 func TestEntriesThatAreNotNotesStayAsTheyAre(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *repository) {
-		ids := r.fakes(260, "")
-		abs := r.fakes(260, "ab")
+		ids := r.fakes(260, "0")
+		abs := r.fakes(260, "ab0")
 		cds := r.fakes(2, "cd")
 		others := foreign(abs[0], ids[0])
 		before := r.mktree(others...)
@@ -696,6 +782,12 @@ func TestAnObjectAtTwoPathsHasTheUnionAndIsSetOnce(t *testing.T) {
 		}
 		r.point("healed", merged)
 		r.wantJudge("healed", map[string]string{id: both, other: c + "\n"})
+
+		// Also when the one that stays is right as it is.
+		tree = r.load(root)
+		r.set(tree, id, c+"\n")
+		r.publish("y", tree)
+		r.wantJudge("y", map[string]string{id: c + "\n", other: c + "\n"})
 
 		damaged := r.load(r.mktree("100644 "+id+" "+b+"\n", "100644 ab/"+id[2:]+" text\n"))
 		if _, _, err := damaged.Get(t.Context(), id); !errors.Is(err, fault.Integrity) || !strings.Contains(err.Error(), id) {
@@ -790,7 +882,7 @@ func (r *repository) merge(a, b string) string {
 
 func TestMergedNotesAreWhatGitMakesOfThem(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *repository) {
-		ids := r.fakes(300, "")
+		ids := r.fakes(300, "0")
 		a, b := r.load(""), r.load("")
 		for i, id := range ids {
 			shared := string(jsonl(line(id1, "created")))
@@ -958,6 +1050,10 @@ func TestAMergedNoteMakesWayForAnotherEntryOfItsName(t *testing.T) {
 		id := r.fakes(1, "ab")[0]
 		got := r.merge(r.mktree("120000 "+id+" link"), r.mktree("100644 "+id+" note"))
 		if want := r.mktree("120000 "+id+" link", "100644 ab/"+id[2:]+" note"); got != want {
+			t.Errorf("got %q, want %q", r.list(got), r.list(want))
+		}
+		got = r.merge(r.mktree("120000 "+id+" link", "100644 ab/README x"), r.mktree("100644 "+id+" note"))
+		if want := r.mktree("120000 "+id+" link", "100644 ab/README x", "100644 ab/"+id[2:]+" note"); got != want {
 			t.Errorf("got %q, want %q", r.list(got), r.list(want))
 		}
 		blocked := r.mktree("120000 "+id+" link", "100644 ab file")

@@ -55,9 +55,9 @@ const (
 	RerunOf     = "rerun_of"
 )
 
-// inherits says whether the chain goes on into the run it descends from. A
+// Inherits says whether the chain goes on into the run it descends from. A
 // rerun starts from a baseline, which is no checkpoint.
-func (l *Lineage) inherits() bool { return l != nil && l.Kind != RerunOf }
+func (l *Lineage) Inherits() bool { return l != nil && l.Kind != RerunOf }
 
 // Checkpoint is one commit of a run's chain, with what its trailers say.
 type Checkpoint struct {
@@ -199,7 +199,7 @@ func ParseCheckpoint(id string, data []byte) (c *Checkpoint, ok bool, err error)
 		case TrailerNumber:
 			c.Number, _ = strconv.Atoi(t.Value)
 		case TrailerLineage:
-			c.Lineage = parseLineage(t.Value)
+			c.Lineage = ParseLineage(t.Value)
 		}
 	}
 	if c.Kind == KindStart {
@@ -208,7 +208,9 @@ func ParseCheckpoint(id string, data []byte) (c *Checkpoint, ok bool, err error)
 	return c, c.Run != "", nil
 }
 
-func parseLineage(value string) *Lineage {
+// ParseLineage reads the value of a Checkpoint-Lineage trailer, nil if it is
+// none.
+func ParseLineage(value string) *Lineage {
 	kind, rest, _ := strings.Cut(value, " ")
 	checkpoint, from, ok := strings.Cut(rest, " ")
 	if !ok {
@@ -301,7 +303,7 @@ func (r *Repository) Walk(ctx context.Context, tip string, visit func(*Checkpoin
 			run = c.Run
 		}
 		c.Inherited = c.Run != run
-		last := c.Kind == KindStart && !c.Lineage.inherits()
+		last := c.Kind == KindStart && !c.Lineage.Inherits()
 		if !visit(c) || last {
 			p.Stop()
 			return nil
@@ -392,7 +394,7 @@ func (r *Repository) Resolve(ctx context.Context, address string) (*Checkpoint, 
 	}
 	if a.Step == "" && a.Back == 0 {
 		c, err := r.ReadCheckpoint(ctx, tip)
-		if err != nil || c.Kind != KindStart || !c.Lineage.inherits() {
+		if err != nil || c.Kind != KindStart || !c.Lineage.Inherits() {
 			return c, err
 		}
 	}

@@ -3,7 +3,6 @@ package refs
 import (
 	"crypto/rand"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +36,22 @@ func SeedRef(run string) string { return SeedPrefix + run }
 // LocalRef is a ref that belongs to one worktree and is never pushed.
 func LocalRef(worktree, name string) string { return LocalPrefix + worktree + "/" + name }
 
-var runPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+// maxRun is the length of the longest run id.
+const maxRun = 100
+
+// Regular expressions would cost every command their compilation.
+func isRunID(s string) bool {
+	for i := range len(s) {
+		if !isRunByte(s[i]) || i == 0 && strings.IndexByte("._-", s[0]) >= 0 {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxRun
+}
+
+func isRunByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+}
 
 // CheckRun says what is wrong with a run id: it must match
 // [A-Za-z0-9][A-Za-z0-9._-]{0,99} and be a valid ref component
@@ -45,7 +59,7 @@ var runPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 func CheckRun(run string) error {
 	var why string
 	switch {
-	case !runPattern.MatchString(run):
+	case !isRunID(run):
 		why = "it must be 1 to 100 letters, digits, '.', '_' and '-', the first a letter or digit"
 	case strings.Contains(run, ".."):
 		why = "it must not contain '..'"
@@ -59,7 +73,14 @@ func CheckRun(run string) error {
 	return fault.New(fault.Invalid, "invalid-run", "'%s' is no run id: %s", printable(run), why)
 }
 
-var visitSuffix = regexp.MustCompile(`#[0-9]+$`)
+// cutVisit cuts a final '#' and digits off.
+func cutVisit(s string) (step, visit string, ok bool) {
+	step = strings.TrimRight(s, "0123456789")
+	if visit = s[len(step):]; visit == "" || !strings.HasSuffix(step, "#") {
+		return s, "", false
+	}
+	return step[:len(step)-1], visit, true
+}
 
 // CheckStep says what is wrong with a step name: it must be UTF-8 of 1 to 200
 // bytes, without control characters, leading or trailing space, '{…}' or a
@@ -79,12 +100,17 @@ func CheckStep(step string) error {
 		why = "it begins or ends with a space"
 	case strings.HasPrefix(step, "{") && strings.HasSuffix(step, "}"):
 		why = "'{…}' stands for a number of checkpoints back"
-	case visitSuffix.MatchString(step):
+	case endsInVisit(step):
 		why = "a final '#' and digits stand for a visit"
 	default:
 		return nil
 	}
 	return fault.New(fault.Invalid, "invalid-step", "'%s' is no step name: %s", printable(step), why)
+}
+
+func endsInVisit(step string) bool {
+	_, _, ok := cutVisit(step)
+	return ok
 }
 
 // printable keeps bytes that would confuse a terminal out of a message.
@@ -105,19 +131,18 @@ func GenerateRun(branch string, at time.Time) string {
 	if branch == "" {
 		branch = "detached"
 	}
-	return idPart(branch, 100-len("-20060102-xxxx")) + "-" + at.Format("20060102") + "-" + random4()
+	return idPart(branch, maxRun-len("-20060102-xxxx")) + "-" + at.Format("20060102") + "-" + random4()
 }
 
 // GenerateChild makes up the id of a run that descends from another: <source>.<4 random>.
 func GenerateChild(source string) string {
-	return idPart(source, 100-len(".xxxx")) + "." + random4()
+	return idPart(source, maxRun-len(".xxxx")) + "." + random4()
 }
 
 func idPart(s string, limit int) string {
 	b := []byte(s)
 	for i, c := range b {
-		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
-		if !ok {
+		if !isRunByte(c) {
 			b[i] = '-'
 		}
 	}
@@ -182,12 +207,12 @@ func ParseAddress(text string) (Address, error) {
 		a.Back = n
 		return a, nil
 	}
-	if m := visitSuffix.FindStringIndex(rest); m != nil {
-		n, err := strconv.Atoi(rest[m[0]+1:])
+	if step, visit, ok := cutVisit(rest); ok {
+		n, err := strconv.Atoi(visit)
 		if err != nil || n < 1 {
 			return Address{}, fault.New(fault.Invalid, "invalid-address", "'%s' is no checkpoint: visits count from 1", printable(text))
 		}
-		rest, a.Visit = rest[:m[0]], n
+		rest, a.Visit = step, n
 	}
 	if err := CheckStep(rest); err != nil {
 		return Address{}, fault.New(fault.Invalid, "invalid-address", "'%s' is no checkpoint: %v", printable(text), err)

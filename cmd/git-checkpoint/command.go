@@ -61,6 +61,8 @@ func commands() []constructor {
 		{"start", startCommand},
 		{"end", endCommand},
 		{"switch", switchCommand},
+		{"rewind", rewindCommand},
+		{"fork", forkCommand},
 		{"list", listCommand},
 		{"verify", verifyCommand},
 		{"version", versionCommand},
@@ -122,7 +124,7 @@ func dispatch(ctx context.Context, p *output.Printer, argv []string, stdin io.Re
 	case err != nil:
 		return err
 	case in.version:
-		cmd = versionCommand()
+		cmd, in = versionCommand(), &arguments{}
 	}
 	return cmd.execute(ctx, p, in, stdin)
 }

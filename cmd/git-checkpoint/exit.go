@@ -25,8 +25,8 @@ var exits = []struct {
 	{4, fault.Integrity, "integrity: a note or chain is not what was recorded"},
 	{5, fault.NotFound, "no such run, step or checkpoint"},
 	{75, fault.Unfinished, "not finished: waits for an answer or an approval"},
-	{129, fault.Invalid, "usage, or an invalid request or configuration"},
 	{exitFatal, fault.Fatal, "fatal: not a repository, I/O, git failed"},
+	{129, fault.Invalid, "usage, or an invalid request or configuration"},
 }
 
 const (

@@ -14,7 +14,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/output"
 )
 
-//go:generate go test -run TestManPage -update .
+//go:generate go test -run TestManPageIsUpToDate . -update
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -113,9 +113,11 @@ func (c *call) restored(r *worktree.RestoreResult) {
 	if r.HeadDiffers != "" {
 		c.Hint("the checkpoint's HEAD was %s; git checkpoint restore --reset moves the branch too", short(r.HeadDiffers))
 	}
-	if r.Operation == "undo" {
+	switch r.Operation {
+	case "undo":
 		c.Hint("git checkpoint redo goes forward again")
-	} else {
+	case "rollback":
+	default:
 		c.Hint("git checkpoint undo takes it back")
 	}
 }
@@ -123,7 +125,7 @@ func (c *call) restored(r *worktree.RestoreResult) {
 func restoreVerb(r *worktree.RestoreResult) string {
 	id := short(r.Checkpoint)
 	switch r.Operation {
-	case "undo":
+	case "undo", "rollback":
 		return "undone, back to " + id
 	case "redo":
 		return "redone, forward to " + id

@@ -17,7 +17,7 @@ func saveCommand() *command {
 		name:    "save",
 		summary: "save the working tree as a checkpoint; so does git checkpoint alone",
 		synopsis: []string{
-			"[-m MESSAGE] [--run RUN] [--step STEP] [--kind KIND] [--outcome OUTCOME] [--replay always] [--session ID] [--turn ID] [--artifact NAME=PATH|URI]... [--if-changed] [--json]",
+			"[-m MESSAGE] [--run RUN] [--step STEP] [--kind KIND] [--outcome OUTCOME] [--replay always] [--session ID [--transcript FILE]] [--turn ID] [--artifact NAME=PATH|URI]... [--if-changed] [--json]",
 		},
 		description: `Saves all files, tracked or untracked, that are not ignored, and what is staged, flagged, in conflict or under way. Files, index, HEAD, branches and stash stay as they are, and no hook is run.
 
@@ -32,6 +32,7 @@ Untracked files above checkpoint.snapshot.maxFileSize (50 MiB unless configured)
 			&cli.StringFlag{Name: "outcome", Usage: "say how the step ended: `OUTCOME` is " + alternatives(refs.Outcomes)},
 			&cli.StringFlag{Name: "replay", Usage: "with `always`: the step makes something that is not in the tree, so that it has to run again after a rewind"},
 			&cli.StringFlag{Name: "session", Usage: "record the agent's session `ID`"},
+			&cli.StringFlag{Name: "transcript", Usage: "record the `FILE` in which the agent keeps the session; a rewind resumes it only while the file is there"},
 			&cli.StringFlag{Name: "turn", Usage: "record the turn's `ID`"},
 			&cli.StringSliceFlag{Name: "artifact", KeepSpace: true, Usage: "record a product of the step, `NAME=PATH|URI`; a URI has a scheme, such as https://"},
 			&cli.BoolFlag{Name: "if-changed", Usage: "record a named step only if something has changed"},
@@ -51,16 +52,17 @@ func runSave(c *call) error {
 	}
 	return c.in(func(w *worktree.Worktree) error {
 		r, err := w.Save(c.ctx, worktree.SaveRequest{
-			Run:       c.flags.String("run"),
-			Step:      c.flags.String("step"),
-			Kind:      c.flags.String("kind"),
-			Outcome:   c.flags.String("outcome"),
-			Replay:    c.flags.String("replay"),
-			Session:   c.flags.String("session"),
-			Turn:      c.flags.String("turn"),
-			Artifacts: artifacts,
-			Message:   c.flags.String("message"),
-			IfChanged: c.flags.Bool("if-changed"),
+			Run:        c.flags.String("run"),
+			Step:       c.flags.String("step"),
+			Kind:       c.flags.String("kind"),
+			Outcome:    c.flags.String("outcome"),
+			Replay:     c.flags.String("replay"),
+			Session:    c.flags.String("session"),
+			Transcript: c.flags.String("transcript"),
+			Turn:       c.flags.String("turn"),
+			Artifacts:  artifacts,
+			Message:    c.flags.String("message"),
+			IfChanged:  c.flags.Bool("if-changed"),
 		})
 		if err != nil {
 			return err

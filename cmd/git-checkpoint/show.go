@@ -43,7 +43,7 @@ func runShow(c *call) error {
 			return nil
 		}
 		c.entry(e)
-		return w.ShowChanges(c.ctx, e.Checkpoint, patch, c.Terminal(), c.Raw())
+		return w.ShowChanges(c.ctx, e.Checkpoint, patch, false, c.Raw())
 	})
 }
 

@@ -21,17 +21,19 @@ type Artifact struct {
 
 // SaveRequest asks for one checkpoint.
 type SaveRequest struct {
-	Run       string // empty: the current run, or a new one
-	Step      string
-	Kind      string // one of refs.Kinds; empty: manual
-	Outcome   string // one of refs.Outcomes; empty: succeeded if there is a step
-	Replay    string // "always" or empty
-	Session   string
-	Turn      string
-	Artifacts []Artifact // Name with Path or URI
-	Message   string     // its first line is the subject
-	IfChanged bool       // record a named step only if something changed
-	Automatic bool       // for a hook: waits for an unfinished restore, leaves out what a restore un-ignored
+	Run     string // empty: the current run, or a new one
+	Step    string
+	Kind    string // one of refs.Kinds; empty: manual
+	Outcome string // one of refs.Outcomes; empty: succeeded if there is a step
+	Replay  string // "always" or empty
+	Session string
+	// Transcript is the file in which the agent keeps the session.
+	Transcript string
+	Turn       string
+	Artifacts  []Artifact // Name with Path or URI
+	Message    string     // its first line is the subject
+	IfChanged  bool       // record a named step only if something changed
+	Automatic  bool       // for a hook: waits for an unfinished restore, leaves out what a restore un-ignored
 }
 
 // SaveResult says what became of it.
@@ -73,7 +75,7 @@ type RestoreRequest struct {
 
 // RestoreResult says what a restore, undo, redo or switch did, or would do.
 type RestoreResult struct {
-	Operation   string          `json:"operation"` // restore, undo, redo, switch, rewind
+	Operation   string          `json:"operation"` // restore, undo, redo, switch, rewind, fork; rollback: undo of one that was interrupted
 	DryRun      bool            `json:"dry_run,omitempty"`
 	Run         string          `json:"run,omitempty"` // the current run afterwards
 	Checkpoint  string          `json:"checkpoint"`
@@ -126,7 +128,7 @@ type RunInfo struct {
 	Checkpoints   int           `json:"checkpoints"` // its own, without inherited ones
 	Tip           string        `json:"tip"`
 	Lineage       *refs.Lineage `json:"lineage"`
-	CreatedAt     time.Time     `json:"created_at"`
+	CreatedAt     time.Time     `json:"created_at,omitzero"`
 	RequestDigest string        `json:"request_digest,omitempty"`
 	Current       bool          `json:"current"`           // of this worktree
 	Worktree      string        `json:"worktree"`          // the id of the worktree that writes it

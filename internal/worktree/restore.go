@@ -642,9 +642,6 @@ func (w *Worktree) describeResult(op *operation, plan *restore.Plan, now *captur
 		Operation: op.Kind, Run: op.After.Run, Checkpoint: op.Target,
 		Written: orEmpty(plan.Write), Deleted: orEmpty(plan.Delete), Kept: plan.Kept, Unprotected: plan.Unprotected, Skipped: now.snap.Skipped,
 	}
-	if op.Kind == opRollback {
-		r.Operation = opUndo
-	}
 	if op.MovesHead && (op.Before.Head != op.After.Head || op.Before.Branch != op.After.Branch) {
 		r.Head = &HeadMove{From: op.Before.Head, To: op.After.Head, Branch: strings.TrimPrefix(op.After.Branch, "refs/heads/")}
 	}

@@ -71,6 +71,9 @@ func (req *SaveRequest) check() error {
 	if req.Replay != "" && req.Replay != "always" {
 		return fault.New(fault.Invalid, "invalid-replay", "'%s' is no replay: the only one is 'always'", req.Replay)
 	}
+	if req.Transcript != "" && req.Session == "" {
+		return fault.New(fault.Invalid, "invalid-transcript", "a transcript belongs to a session: --session is missing")
+	}
 	for _, a := range req.Artifacts {
 		if a.Name == "" || a.Path == "" && a.URI == "" {
 			return fault.New(fault.Invalid, "invalid-artifact", "an artifact needs a name and a path or URI").
@@ -474,7 +477,7 @@ func (w *Worktree) message(req SaveRequest, c *refs.Checkpoint) (subject, body s
 
 func (w *Worktree) record(req SaveRequest, c *refs.Checkpoint, state *captured, artifacts []Artifact, by refs.Identity, begun time.Time) notes.Record {
 	r := notes.Record{
-		StepName: c.Step, StepKind: c.Kind, Outcome: c.Outcome, Replay: req.Replay, SessionID: c.Session, TurnID: c.Turn,
+		StepName: c.Step, StepKind: c.Kind, Outcome: c.Outcome, Replay: req.Replay, SessionID: c.Session, Transcript: transcriptPath(req.Transcript), TurnID: c.Turn,
 		GitCommit: c.Head, Branch: strings.TrimPrefix(c.Branch, "refs/heads/"), By: by.String(), Worktree: w.id,
 		TookMS: time.Since(begun).Milliseconds(),
 	}
@@ -488,6 +491,17 @@ func (w *Worktree) record(req SaveRequest, c *refs.Checkpoint, state *captured, 
 		r.Skipped, _ = json.Marshal(state.snap.Skipped)
 	}
 	return r
+}
+
+// transcriptPath makes a transcript's path good wherever it is read.
+func transcriptPath(file string) string {
+	if file == "" {
+		return ""
+	}
+	if abs, err := filepath.Abs(file); err == nil {
+		return abs
+	}
+	return file
 }
 
 // artifacts completes what the request says: paths from the top of the

@@ -52,7 +52,35 @@ func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
 			v.local(ctx, r)
 		}
 	}
+	if err := v.lineage(ctx); err != nil {
+		return err
+	}
 	return v.objects(ctx)
+}
+
+// lineage checks that runs descend from each other as their journals and
+// their commits say.
+func (v *verifier) lineage(ctx context.Context) error {
+	runs, err := v.w.List(ctx, true, "")
+	if err != nil {
+		return err
+	}
+	graph := v.w.derive(runs)
+	parents := map[string]string{}
+	for _, r := range runs {
+		start, err := v.w.repo.StartOf(ctx, r.Tip)
+		if err != nil || r.Fault != "" {
+			continue // reported with the chain
+		}
+		parents[start.ID] = start.Previous()
+		if said := start.Lineage; (said == nil) != (r.Lineage == nil) || said != nil && *said != *r.Lineage {
+			v.found("lineage-differs", refs.RunRef(r.Run), start.ID, "its journal and its start commit tell different lineages")
+		}
+	}
+	for _, f := range graph.Check(func(start string) string { return parents[start] }) {
+		v.found(f.Code, refs.RunRef(f.Run), "", "%s", f.Message)
+	}
+	return nil
 }
 
 func (v *verifier) found(code, ref, object, format string, args ...any) {

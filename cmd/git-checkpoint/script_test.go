@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/output"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		// On the PATH, so that scripts and hooks can say `git checkpoint`.
+		"git-checkpoint": func() {
+			os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		},
+	})
+}
+
+// TestScript runs testdata/script. Beside the commands of testscript a script
+// has:
+//
+//	exit CODE COMMAND…   run a command, which must end with this exit code
+//	tree FILE [DIR]      list every file of a working tree, for cmp
+//
+// and the conditions [git:2.45] (git is that version or newer) and [root].
+// The identity, dates, time zone and configuration are fixed, so commit ids
+// can be expected.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("..", "..", "testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               setUpScript,
+		Condition:           scriptCondition,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exit": scriptExit,
+			"tree": scriptTree,
+		},
+	})
+}
+
+const scriptConfig = `[user]
+	name = A Person
+	email = person@example.org
+[init]
+	defaultBranch = main
+[core]
+	autocrlf = false
+[protocol "file"]
+	allow = always
+`
+
+func setUpScript(e *testscript.Env) error {
+	home := filepath.Join(e.WorkDir, "home")
+	if err := os.MkdirAll(home, 0o777); err != nil {
+		return err
+	}
+	config := filepath.Join(home, ".gitconfig")
+	if err := os.WriteFile(config, []byte(scriptConfig), 0o666); err != nil {
+		return err
+	}
+	for _, v := range [][2]string{
+		{"HOME", home},
+		{"USERPROFILE", home},
+		{"GIT_CONFIG_NOSYSTEM", "1"},
+		{"GIT_CONFIG_GLOBAL", config},
+		{"GIT_CEILING_DIRECTORIES", e.WorkDir}, // a script without a repository is in none
+		{"GIT_AUTHOR_DATE", "2026-11-30T11:00:00Z"},
+		{"GIT_COMMITTER_DATE", "2026-11-30T11:00:00Z"},
+		{"GIT_CHECKPOINT_DATE", "2026-11-30T12:00:00Z"},
+		{"TZ", "UTC"},
+		{"LC_ALL", "C"},
+	} {
+		e.Setenv(v[0], v[1])
+	}
+	return nil
+}
+
+func scriptCondition(cond string) (bool, error) {
+	if want, ok := strings.CutPrefix(cond, "git:"); ok {
+		have, err := gitVersion()
+		return !versionLess(have, want), err
+	}
+	if cond == "root" {
+		return os.Geteuid() == 0, nil
+	}
+	return false, fmt.Errorf("unknown condition %q", cond)
+}
+
+var gitVersion = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("git", "version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask git for its version: %w", err)
+	}
+	fields := strings.Fields(string(out))
+	if len(fields) < 3 {
+		return "", fmt.Errorf("ask git for its version: it said %q", out)
+	}
+	return fields[2], nil
+})
+
+// versionLess compares dotted versions number by number; what is missing or
+// no number counts as 0.
+func versionLess(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range max(len(as), len(bs)) {
+		var x, y int
+		if i < len(as) {
+			x, _ = strconv.Atoi(as[i])
+		}
+		if i < len(bs) {
+			y, _ = strconv.Atoi(bs[i])
+		}
+		if x != y {
+			return x < y
+		}
+	}
+	return false
+}
+
+func TestVersionLess(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"2.39.5", "2.45", true},
+		{"2.45.0", "2.45", false},
+		{"2.45", "2.45.1", true},
+		{"2.100.1", "2.45", false},
+		{"3.0.windows.1", "2.45", false},
+	} {
+		if got := versionLess(c.a, c.b); got != c.want {
+			t.Errorf("versionLess(%s, %s) = %v", c.a, c.b, got)
+		}
+	}
+}
+
+func scriptExit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exit CODE COMMAND [ARGUMENT…]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var ended interface{ ExitCode() int }
+		if !errors.As(err, &ended) {
+			ts.Fatalf("run %s: %v", args[1], err)
+		}
+		got = ended.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("%s: exit code %d, want %d", strings.Join(args[1:], " "), got, want)
+	}
+}
+
+// scriptTree lists a directory without .git: type, mode, content, path.
+func scriptTree(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: tree FILE [DIR]")
+	}
+	file, dir := ts.MkAbs(args[0]), ts.MkAbs(".")
+	if len(args) > 1 {
+		dir = ts.MkAbs(args[1])
+	}
+	var list strings.Builder
+	ts.Check(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path == dir || path == file:
+			return nil
+		case d.Name() == ".git" && d.IsDir():
+			return filepath.SkipDir
+		case d.Name() == ".git":
+			return nil
+		}
+		line, err := treeLine(path, d)
+		rel, _ := filepath.Rel(dir, path)
+		fmt.Fprintf(&list, "%s %s\n", line, output.Path(filepath.ToSlash(rel)))
+		return err
+	}))
+	ts.Check(os.WriteFile(file, []byte(list.String()), 0o666))
+}
+
+func treeLine(path string, d fs.DirEntry) (string, error) {
+	info, err := d.Info()
+	if err != nil {
+		return "", err
+	}
+	switch info.Mode().Type() {
+	case 0:
+		data, err := os.ReadFile(path)
+		return fmt.Sprintf("file %04o %x", info.Mode().Perm(), sha256.Sum256(data)), err
+	case fs.ModeSymlink:
+		target, err := os.Readlink(path)
+		return "link " + strconv.Quote(target), err
+	case fs.ModeDir:
+		return "dir", nil
+	}
+	return "other " + info.Mode().String(), nil
+}
