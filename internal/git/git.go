@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -147,6 +148,7 @@ func Open(ctx context.Context, dir string) (*Repo, error) {
 		environ = withoutLocation(environ)
 	}
 	r := &Repo{env: cleanEnvironment(environ, cwd)}
+	located := slices.ContainsFunc(r.env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_DIR=") && kv != "GIT_DIR=" })
 	for _, s := range baseSettings {
 		r.settings = append(r.settings, "-c", s)
 	}
@@ -170,7 +172,7 @@ func Open(ctx context.Context, dir string) (*Repo, error) {
 	}
 	r.Config = parseConfig(config.out)
 	r.disableConfiguredHooks()
-	if r.Top != "" && os.Getenv("GIT_DIR") == "" {
+	if r.Top != "" && !located {
 		// With core.worktree the working tree may hold no way back to the
 		// git directory; then it has to be named.
 		if _, err := os.Lstat(filepath.Join(r.Top, ".git")); err != nil {
@@ -201,28 +203,29 @@ func (r *Repo) resolve(ctx context.Context, cwd string) error {
 		return openError(cwd, err)
 	}
 	r.ObjectFormat, r.Bare, r.Shallow = lines[0], lines[1] == "true", lines[3] == "true"
-	inside := lines[2] == "true"
-	if err != nil && inside {
+	if err != nil && lines[2] == "true" {
 		return openError(cwd, err)
 	}
-	if inside && len(lines) == 8 {
-		r.Dir, r.CommonDir, r.Top, r.Prefix = lines[4], lines[5], lines[6], lines[7]
-	} else if !inside && len(lines) == 6 {
-		r.Dir, r.CommonDir = lines[4], lines[5]
+	// git prints what it knows up to the first question that has no answer:
+	// outside of a working tree that is where its top is. With GIT_WORK_TREE
+	// or core.worktree it knows that from anywhere.
+	places := []*string{&r.Dir, &r.CommonDir, &r.Top, &r.Prefix}
+	if err != nil {
+		places = places[:2]
+	}
+	if len(lines) == 4+len(places) {
+		for i, to := range places {
+			*to = lines[4+i]
+		}
 	} else {
 		// A path holds a newline: ask one by one.
-		for _, q := range []struct {
-			option string
-			to     *string
-		}{{"--git-dir", &r.Dir}, {"--git-common-dir", &r.CommonDir}, {"--show-toplevel", &r.Top}, {"--show-prefix", &r.Prefix}} {
-			if !inside && (q.to == &r.Top || q.to == &r.Prefix) {
-				continue
-			}
-			out, err := r.in(ctx, cwd, "rev-parse", "--path-format=absolute", q.option).Output()
+		for i, to := range places {
+			option := []string{"--git-dir", "--git-common-dir", "--show-toplevel", "--show-prefix"}[i]
+			out, err := r.in(ctx, cwd, "rev-parse", "--path-format=absolute", option).Output()
 			if err != nil {
 				return openError(cwd, err)
 			}
-			*q.to = strings.TrimSuffix(string(out), "\n")
+			*to = strings.TrimSuffix(string(out), "\n")
 		}
 	}
 	r.Dir, r.CommonDir = filepath.FromSlash(r.Dir), filepath.FromSlash(r.CommonDir)
