@@ -67,16 +67,17 @@ func ownLock(repo *git.Repo) string { return filepath.Join(repo.Dir, "checkpoint
 // RemoveDeadLock removes an index lock that a dead writer of ours left. The
 // caller holds the worktree's lock.
 func RemoveDeadLock(repo *git.Repo) {
-	lock := filepath.Join(repo.Dir, "index.lock")
-	theirs, err := os.Lstat(lock)
+	ours, err := os.Lstat(ownLock(repo))
 	if err != nil {
 		return
 	}
-	ours, err := os.Lstat(ownLock(repo))
+	lock := filepath.Join(repo.Dir, "index.lock")
+	theirs, err := os.Lstat(lock)
 	if err == nil && os.SameFile(theirs, ours) {
 		git.Trace("remove the index lock of a dead writer")
 		os.Remove(lock)
 	}
+	os.Remove(ownLock(repo))
 }
 
 // Write replaces the user's index and so ends the lock.

@@ -354,7 +354,11 @@ func (w *work) merge(ctx context.Context, untracked []string) (files *index.Inde
 
 	force := map[string]bool{}
 	for _, p := range w.o.Force {
-		if !tracked[p] {
+		fi, err := w.look.Get(p)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !tracked[p] && fi != nil && !fi.IsDir() {
 			force[p] = true
 			untracked = append(untracked, p)
 		}
