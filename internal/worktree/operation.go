@@ -32,18 +32,19 @@ const (
 // "raw" and "target-raw" exact bytes that belong to the safety commit and to
 // the target.
 type operation struct {
-	Kind      string    `json:"kind"`
-	At        time.Time `json:"at"`
-	Target    string    `json:"target"`
-	Safety    string    `json:"safety"`
-	Paths     []string  `json:"paths,omitempty"` // of a partial restore, from the top
-	Before    point     `json:"before"`
-	After     point     `json:"after"`
-	Created   string    `json:"created,omitempty"`    // a branch that was made
-	HalfDone  []string  `json:"half_done,omitempty"`  // safety commits of attempts that were killed
-	Undoes    string    `json:"undoes,omitempty"`     // the undo or redo ref that this takes back
-	MovesHead bool      `json:"moves_head,omitempty"` // HEAD or the current run are part of it
-	Rewound   *rewound  `json:"rewound,omitempty"`    // a run was made and its source archived with it
+	Kind       string    `json:"kind"`
+	At         time.Time `json:"at"`
+	Target     string    `json:"target"`
+	Safety     string    `json:"safety"`
+	Paths      []string  `json:"paths,omitempty"` // of a partial restore, from the top
+	Before     point     `json:"before"`
+	After      point     `json:"after"`
+	Created    string    `json:"created,omitempty"`     // a branch that was made
+	HalfDone   []string  `json:"half_done,omitempty"`   // safety commits of attempts that were killed
+	RolledBack string    `json:"rolled_back,omitempty"` // the target of the killed operation that this takes back
+	Undoes     string    `json:"undoes,omitempty"`      // the undo or redo ref that this takes back
+	MovesHead  bool      `json:"moves_head,omitempty"`  // HEAD or the current run are part of it
+	Rewound    *rewound  `json:"rewound,omitempty"`     // a run was made and its source archived with it
 
 	commit    string
 	raw       map[string]string

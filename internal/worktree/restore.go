@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path"
 	"slices"
 	"sort"
 	"strings"
@@ -184,8 +186,9 @@ func (w *Worktree) Undo(ctx context.Context) (*RestoreResult, error) {
 			return w.goOn(ctx, op)
 		}
 		back := &operation{
-			Kind: opRollback, Target: op.Safety, targetRaw: op.raw, Safety: op.Safety, raw: op.raw,
-			Before: op.After, After: op.Before, Created: op.Created, MovesHead: op.MovesHead, HalfDone: append(op.HalfDone, op.Target),
+			Kind: opRollback, Target: op.Safety, targetRaw: op.raw, Safety: op.Safety, raw: op.raw, Paths: op.Paths,
+			Before: op.After, After: op.Before, Created: op.Created, MovesHead: op.MovesHead,
+			HalfDone: append(op.HalfDone, op.Target), RolledBack: op.Target,
 		}
 		if op.Kind == opRewind {
 			back.Rewound = op.Rewound
@@ -448,7 +451,7 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 		}
 	}
 	if len(op.Paths) > 0 {
-		limit(g, now, op.Paths)
+		op.Paths = limit(g, now, op.Paths)
 	}
 	obstacles, err := restore.Obstacles(w.git, g.files, now.snap)
 	if err != nil {
@@ -461,7 +464,12 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 			return nil, nil, err
 		}
 		if len(op.Paths) > 0 {
-			limit(g, now, op.Paths)
+			op.Paths = limit(g, now, append(op.Paths, obstacles...))
+		}
+	}
+	if s.resumes != nil {
+		if err := w.leaveNew(ctx, g, now, s.resumes); err != nil {
+			return discard(err)
 		}
 	}
 	plan, err := restore.Prepare(ctx, w.git, w.repo.Objects(), g.files, now.snap)
@@ -477,6 +485,10 @@ func (w *Worktree) interruptedPaths(ctx context.Context, op *operation) ([]strin
 	if op == nil {
 		return nil, nil
 	}
+	limited := make(map[string]bool, len(op.Paths))
+	for _, p := range op.Paths {
+		limited[p] = true
+	}
 	var paths []string
 	for _, id := range append([]string{op.Target, op.Safety}, op.HalfDone...) {
 		tree, err := w.repo.CommitTree(ctx, id)
@@ -488,12 +500,67 @@ func (w *Worktree) interruptedPaths(ctx context.Context, op *operation) ([]strin
 			return nil, err
 		}
 		for _, e := range entries {
-			if e.Mode != index.ModeGitlink {
+			if e.Mode != index.ModeGitlink && (len(limited) == 0 || limited[e.Path]) {
 				paths = append(paths, e.Path)
 			}
 		}
 	}
 	return paths, nil
+}
+
+// leaveNew keeps what neither the safety checkpoint of a killed operation nor
+// its target holds: it was ignored when the operation began and is not any
+// more, or somebody made it since, so undo would not bring it back. What
+// stands in the way has to go; the half-done state holds it.
+func (w *Worktree) leaveNew(ctx context.Context, g *goal, now *captured, op *operation) error {
+	known := map[string]bool{}
+	for _, id := range []string{op.Safety, op.Target, op.RolledBack} {
+		if id == "" {
+			continue
+		}
+		tree, err := w.repo.CommitTree(ctx, id)
+		if err != nil {
+			return err
+		}
+		entries, err := snapshot.ListTree(ctx, w.git, tree)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			known[e.Path] = true
+		}
+	}
+	wanted := map[string]bool{} // the goal's paths, and the directories above them
+	for _, e := range g.files.Files {
+		for p := e.Path; p != "." && !wanted[p]; p = path.Dir(p) {
+			wanted[p] = true
+		}
+	}
+	leave := maps.Clone(g.files.Leave)
+	if leave == nil {
+		leave = map[string]bool{}
+	}
+	for _, e := range now.snap.Files.Entries {
+		if known[e.Path] || wanted[e.Path] || leave[e.Path] {
+			continue
+		}
+		free := true
+		for dir := path.Dir(e.Path); dir != "." && free; dir = path.Dir(dir) {
+			free = !has(g.files.Files, dir)
+		}
+		if free {
+			leave[e.Path] = true
+			w.warn("left '%s' alone: it was not there to be saved when the %s began", e.Path, op.Kind)
+		}
+	}
+	g.files.Leave = leave
+	return nil
+}
+
+// has says whether a path is in a sorted list of entries.
+func has(entries []index.Entry, p string) bool {
+	_, ok := slices.BinarySearchFunc(entries, p, func(e index.Entry, p string) int { return strings.Compare(e.Path, p) })
+	return ok
 }
 
 // compatible refuses to restore out of, or into, an operation of several
@@ -575,8 +642,9 @@ func (w *Worktree) matching(ctx context.Context, pathspecs []string, now *captur
 	return paths, nil
 }
 
-// limit makes the goal equal to what is there, but for some paths.
-func limit(g *goal, now *captured, paths []string) {
+// limit makes the goal equal to what is there, but for some paths. It returns
+// these and those that have to go since a chosen path needs their place.
+func limit(g *goal, now *captured, paths []string) []string {
 	in := make(map[string]bool, len(paths))
 	for _, p := range paths {
 		in[p] = true
@@ -607,6 +675,17 @@ func limit(g *goal, now *captured, paths []string) {
 		}
 	}
 	g.files.Absent = g.state.Absent
+	for _, e := range now.snap.Files.Entries {
+		if !has(g.files.Files, e.Path) {
+			in[e.Path] = true
+		}
+	}
+	for _, e := range now.snap.User.Entries {
+		if !has(g.state.Index.Entries, e.Path) {
+			in[e.Path] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(in))
 }
 
 // dropClashes sorts entries and removes those that a chosen path makes
