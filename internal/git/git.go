@@ -118,7 +118,8 @@ func cleanEnvironment(environ []string, cwd string) []string {
 }
 
 // baseSettings hold for every call: no hook, no daemon, no maintenance, no
-// refusal over line endings, no untracked cache or split in an index of ours.
+// refusal over line endings, no untracked cache or split in an index of ours,
+// and commits as they are.
 var baseSettings = []string{
 	"core.hooksPath=" + os.DevNull,
 	"core.fsmonitor=false",
@@ -126,6 +127,7 @@ var baseSettings = []string{
 	"core.splitIndex=false",
 	"core.safecrlf=false",
 	"core.logAllRefUpdates=false",
+	"i18n.logOutputEncoding=UTF-8",
 	"gc.auto=0",
 	"maintenance.auto=false",
 	"index.sparse=false",

@@ -313,9 +313,20 @@ func (w *work) listUntracked(ctx context.Context) ([]string, error) {
 		args = append(args, "--exclude="+pattern)
 	}
 	// The user's own index says what is tracked.
-	list, err := w.repo.Command(ctx, args...).WithIndex(filepath.Join(w.repo.Dir, "index")).Lines()
+	c := w.repo.Command(ctx, args...).WithIndex(filepath.Join(w.repo.Dir, "index")).WithEnv("LC_ALL", "C")
+	var warnings strings.Builder
+	c.Stderr = &warnings
+	list, err := c.Lines()
 	if err != nil {
-		return nil, failed("list untracked files", err)
+		return nil, failed("list untracked files", fmt.Errorf("%w: %s", err, strings.TrimSpace(warnings.String())))
+	}
+	// git passes over a directory that it cannot read.
+	for line := range strings.Lines(warnings.String()) {
+		if dir, ok := strings.CutPrefix(line, "warning: could not open directory '"); ok {
+			if i := strings.LastIndex(dir, "/': "); i > 0 {
+				w.skip(dir[:i], ReasonUnreadable)
+			}
+		}
 	}
 	if len(w.o.Omit) > 0 {
 		list = slices.DeleteFunc(list, func(p string) bool { return w.o.Omit[p] })
@@ -425,9 +436,10 @@ func (w *work) fromUser(e index.Entry, cached map[string]index.Entry) (entry ind
 	old, ok := cached[e.Path]
 	switch {
 	case skip && e.Stage == 0:
-		// Absent, and meant to be: its content is what the index says.
-		e.AssumeUnchanged, e.IntentToAdd = false, false
-		return e, true, nil
+		// Absent, and meant to be: its content is what the index says. What
+		// was only meant to be added has none.
+		e.AssumeUnchanged = false
+		return e, !e.IntentToAdd, nil
 	case e.Stage != 0 || e.IntentToAdd:
 		e.Stat = index.Stat{}
 	case ok && old.Stat == e.Stat && e.Stat != (index.Stat{}):
@@ -436,6 +448,15 @@ func (w *work) fromUser(e index.Entry, cached map[string]index.Entry) (entry ind
 		e.Stat, e.ID, e.Mode = old.Stat, old.ID, old.Mode
 	}
 	e.Stage, e.AssumeUnchanged, e.SkipWorktree, e.IntentToAdd = 0, false, false, false
+	if w.o.Exact && e.Mode != index.ModeGitlink {
+		fi, err := w.look.Get(e.Path)
+		if err != nil {
+			return e, false, err
+		}
+		if fi != nil && e.Stat != index.StatOf(fi) {
+			e.Stat = index.Stat{}
+		}
+	}
 	return e, true, nil
 }
 
@@ -454,9 +475,7 @@ func (w *work) fromDisk(ctx context.Context, p string, nested, forced bool, cach
 	if err != nil || fi == nil {
 		return e, false, false, err
 	}
-	if old, ok := cached[p]; ok && old.Stat.Size != 0 && old.Stat == index.StatOf(fi) && old.Mode == w.modeOf(fi, old.Mode) {
-		return old, true, false, nil
-	}
+	old, known := cached[p]
 	switch {
 	case fi.IsDir():
 		return e, false, false, nil
@@ -464,6 +483,8 @@ func (w *work) fromDisk(ctx context.Context, p string, nested, forced bool, cach
 		w.skip(p, ReasonSpecial)
 	case !forced && w.o.MaxFileSize > 0 && fi.Mode().IsRegular() && fi.Size() > w.o.MaxFileSize:
 		w.skip(p, ReasonTooLarge)
+	case known && old.Stat.Size != 0 && old.Stat == index.StatOf(fi) && old.Mode == w.modeOf(fi, old.Mode):
+		return old, true, false, nil
 	case fi.Mode().IsRegular() && !readable(DiskPath(w.repo, p)):
 		w.skip(p, ReasonUnreadable)
 	default:

@@ -388,7 +388,7 @@ func (w *Worktree) DiffPaths(ctx context.Context, a, b string, paths []string) (
 }
 
 func (w *Worktree) changes(ctx context.Context, from, to string, env []string, paths []string) ([]Change, error) {
-	cmd := w.git.Command(ctx, append([]string{"diff", "--name-status", "--no-renames", "--no-ext-diff", "--no-relative", "-z", from, to, "--"}, paths...)...)
+	cmd := w.git.Command(ctx, append([]string{"diff-tree", "-r", "--name-status", "--no-renames", "-z", from, to, "--"}, paths...)...)
 	cmd.Env, cmd.Dir = env, w.diffDir()
 	list, err := cmd.Lines()
 	if err != nil {
