@@ -245,6 +245,10 @@ func openError(cwd string, err error) error {
 			e.Message = "not a git repository: '" + cwd + "'"
 			e.WithHint("git init makes one; checkpoints live in the repository")
 		}
+		if _, command, ok := strings.Cut(failed.Stderr, "git config --global --add safe.directory "); ok {
+			command, _, _ = strings.Cut(command, "\n")
+			e.WithHint("git config --global --add safe.directory %s", command)
+		}
 		return e
 	}
 	return fault.New(fault.Fatal, "git", "start git: %w", err).WithHint("git %s or newer must be on the PATH", MinimumVersion)
