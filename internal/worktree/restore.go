@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,6 +65,9 @@ func (w *Worktree) Restore(ctx context.Context, req RestoreRequest) (*RestoreRes
 // planReset makes the current branch, or a detached HEAD, go to the
 // checkpoint's commit.
 func (w *Worktree) planReset(op *operation, c *refs.Checkpoint) error {
+	if c.Head == "" && op.Before.Head == "" {
+		return nil
+	}
 	if c.Head == "" {
 		return fault.New(fault.Conflict, "unborn-head", "checkpoint %.12s was made before the first commit: there is no commit to reset to", c.ID).
 			WithHint("restore without --reset leaves the branch where it is")
@@ -189,6 +193,7 @@ func (w *Worktree) Undo(ctx context.Context) (*RestoreResult, error) {
 			Kind: opRollback, Target: op.Safety, targetRaw: op.raw, Safety: op.Safety, raw: op.raw, Paths: op.Paths,
 			Before: op.After, After: op.Before, Created: op.Created, MovesHead: op.MovesHead,
 			HalfDone: append(op.HalfDone, op.Target), RolledBack: op.Target,
+			wrote: op.Paths, skipped: op.skipped, leave: op.skipped,
 		}
 		if op.Kind == opRewind {
 			back.Rewound = op.Rewound
@@ -244,7 +249,10 @@ func (w *Worktree) reverse(ctx context.Context, kind string, top numbered) (*Res
 	if err != nil {
 		return nil, err
 	}
-	op := &operation{Kind: kind, Target: done.Safety, targetRaw: done.raw, Before: now, After: now, Undoes: top.ref, MovesHead: done.MovesHead, Rewound: done.Rewound}
+	op := &operation{
+		Kind: kind, Target: done.Safety, targetRaw: done.raw, Before: now, After: now, Undoes: top.ref, MovesHead: done.MovesHead, Rewound: done.Rewound,
+		Reverses: done.Target, wrote: done.Paths, leave: done.skipped,
+	}
 	if done.MovesHead {
 		if now.Branch != done.After.Branch || now.Head != done.After.Head {
 			return nil, fault.New(fault.Conflict, "head-moved", "HEAD has moved since the %s: it is at %s", done.Kind, describe(now)).
@@ -337,6 +345,7 @@ type goal struct {
 	checkpoint *refs.Checkpoint
 	files      restore.Target
 	state      *snapshot.IndexState
+	skipped    map[string]bool // what the checkpoint did not take
 }
 
 func (w *Worktree) goal(ctx context.Context, op *operation) (*goal, error) {
@@ -368,8 +377,46 @@ func (w *Worktree) goal(ctx context.Context, op *operation) (*goal, error) {
 		}
 	}
 	g.files.Absent = g.state.Absent
-	g.files.Leave, err = w.skippedBy(ctx, c)
+	if g.skipped, err = w.skippedBy(ctx, c, op); err != nil {
+		return nil, err
+	}
+	// What another restore un-ignored is no part of any checkpoint yet.
+	g.files.Leave = maps.Clone(g.skipped)
+	for p := range w.unignored() {
+		g.files.Leave[p] = true
+	}
+	g.files.Gone, err = w.goneBefore(ctx, op)
 	return g, err
+}
+
+// goneBefore are the paths that an operation which is taken back now may have
+// written where nothing was. Whatever stood in its way is in its safety
+// checkpoint, so what is not in there was not on disk, ignored as it may be.
+func (w *Worktree) goneBefore(ctx context.Context, op *operation) (map[string]bool, error) {
+	target := cmp.Or(op.Reverses, op.RolledBack)
+	if target == "" {
+		return nil, nil
+	}
+	tree, err := w.repo.CommitTree(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := snapshot.ListTree(ctx, w.git, tree)
+	if err != nil {
+		return nil, err
+	}
+	only := make(map[string]bool, len(op.wrote))
+	for _, p := range op.wrote {
+		only[p] = true
+	}
+	gone := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		gone[e.Path] = len(only) == 0 || only[e.Path]
+	}
+	for _, p := range op.leave {
+		delete(gone, p)
+	}
+	return gone, nil
 }
 
 // keepSparse leaves out of a plain commit what the user's sparse checkout
@@ -400,9 +447,13 @@ func (w *Worktree) keepSparse(ctx context.Context, g *goal) error {
 }
 
 // skippedBy reads which files a checkpoint did not take.
-func (w *Worktree) skippedBy(ctx context.Context, c *refs.Checkpoint) (map[string]bool, error) {
+func (w *Worktree) skippedBy(ctx context.Context, c *refs.Checkpoint, op *operation) (map[string]bool, error) {
+	leave := map[string]bool{}
+	for _, p := range op.leave {
+		leave[p] = true
+	}
 	if c.Run == "" {
-		return nil, nil
+		return leave, nil
 	}
 	book, err := notes.OpenBook(ctx, w.repo, c.Run)
 	if err != nil {
@@ -410,13 +461,12 @@ func (w *Worktree) skippedBy(ctx context.Context, c *refs.Checkpoint) (map[strin
 	}
 	record, err := book.Record(ctx, c.ID)
 	if err != nil || record.Skipped == nil {
-		return nil, err
+		return leave, err
 	}
 	var list []snapshot.Skip
 	if err := json.Unmarshal(record.Skipped, &list); err != nil {
 		return nil, fault.New(fault.Integrity, "record-damaged", "read what checkpoint %s skipped: %w", c.ID, err)
 	}
-	leave := map[string]bool{}
 	for _, s := range list {
 		leave[s.Path] = true
 	}
@@ -427,6 +477,7 @@ func (w *Worktree) skippedBy(ctx context.Context, c *refs.Checkpoint) (map[strin
 // all that stands in the way, and compares it with the goal.
 func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*captured, *restore.Plan, error) {
 	options := w.options()
+	options.Exact = true
 	var err error
 	if options.Key, err = w.repo.Ref(ctx, w.localRef(indexName)); err != nil {
 		return nil, nil, err
@@ -442,7 +493,7 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 		now.snap.Discard()
 		return nil, nil, err
 	}
-	if err := w.compatible(now.op, g.state.Operation, s); err != nil {
+	if err := compatible(op, now.op, g.state.Operation); err != nil {
 		return discard(err)
 	}
 	if len(s.pathspecs) > 0 {
@@ -565,12 +616,15 @@ func has(entries []index.Entry, p string) bool {
 
 // compatible refuses to restore out of, or into, an operation of several
 // steps: its own files are not saved.
-func (w *Worktree) compatible(now, then *snapshot.Operation, s step) error {
+func compatible(op *operation, now, then *snapshot.Operation) error {
 	several := func(op *snapshot.Operation) bool { return op.Kind != "" && !op.Single }
 	same := now.Kind == then.Kind && now.Identity == then.Identity
 	switch {
 	case several(now) && !same:
 		return fault.New(fault.Conflict, "operation-in-progress", "a %s is under way, and the checkpoint is not of it", now.Kind).
+			WithHint("finish it or give it up first: %s", endHint(now.Kind))
+	case several(now) && op.After.Branch != op.Before.Branch:
+		return fault.New(fault.Conflict, "operation-in-progress", "a %s is under way, which a change of branch would break", now.Kind).
 			WithHint("finish it or give it up first: %s", endHint(now.Kind))
 	case several(then) && !same:
 		return fault.New(fault.Conflict, "operation-over", "the checkpoint was made during a %s that is not under way now", then.Kind).
@@ -663,11 +717,15 @@ func limit(g *goal, now *captured, paths []string) []string {
 		}
 		return dropClashes(list, in)
 	}
+	absent := map[string]bool{}
+	for p := range g.state.Absent {
+		absent[p] = in[p]
+	}
 	g.files.Files = pick(g.files.Files, now.snap.Files.Entries)
 	g.state = &snapshot.IndexState{
 		Index:     &index.Index{Entries: pick(g.state.Index.Entries, now.snap.User.Entries)},
 		Operation: now.op,
-		Absent:    g.state.Absent,
+		Absent:    absent,
 	}
 	for _, e := range now.snap.Files.Entries {
 		if e.SkipWorktree && !in[e.Path] {
@@ -746,6 +804,9 @@ func (w *Worktree) begin(ctx context.Context, op *operation, plan *restore.Plan,
 		op.HalfDone, op.halfRaw = append(op.HalfDone, safety), raw
 	} else {
 		op.Safety, op.raw = safety, raw
+		for _, s := range now.snap.Skipped {
+			op.skipped = append(op.skipped, s.Path)
+		}
 	}
 	if err := w.put(op, by); err != nil {
 		return err
@@ -1007,7 +1068,7 @@ func (w *Worktree) recordUnignored(ctx context.Context, plan *restore.Plan, g *g
 		have[e.Path] = true
 	}
 	for _, p := range list {
-		if !have[p] && !g.files.Leave[p] && !strings.HasSuffix(p, "/") {
+		if !have[p] && !g.skipped[p] && !strings.HasSuffix(p, "/") {
 			result.Unignored = append(result.Unignored, p)
 		}
 	}
