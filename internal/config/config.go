@@ -22,6 +22,8 @@ type Config struct {
 	MaxFileSize   int64    // bytes; untracked files above it are skipped; 0: no limit
 	Exclude       []string // gitignore patterns of untracked files to leave out
 	BranchPrefix  string   // of branches that rewind and switch make
+	// AutoCheckpoint is whether hooks and reactors do anything.
+	AutoCheckpoint bool
 }
 
 // DefaultMaxFileSize is 50 MiB.
@@ -35,6 +37,15 @@ func Load(repo *git.Repo) (*Config, error) {
 		CommitEmail:  first(repo, "git-checkpoint@localhost", "user.email"),
 		MaxFileSize:  DefaultMaxFileSize,
 		BranchPrefix: "checkpoint/",
+
+		AutoCheckpoint: true,
+	}
+	if v, ok := lookup(repo, "auto_checkpoint"); ok {
+		b, err := git.ParseBool(v)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "invalid-config", "read setting '%s': '%s' is no boolean", GitKey("auto_checkpoint"), v)
+		}
+		c.AutoCheckpoint = b
 	}
 	text := func(name string, to *string) {
 		if v, ok := lookup(repo, name); ok && v != "" {

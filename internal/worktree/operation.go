@@ -28,7 +28,8 @@ const (
 // operation is one change of the working tree: what it goes to and where it
 // came from. It is kept as a commit, under "restoring" while it is under way
 // and under "undo" or "redo" afterwards: its parents are the safety commit,
-// the target, and half-done states; its tree holds operation.json, and under
+// the target, and half-done states; its tree holds operation.json, lists of
+// paths with a NUL after each, and under
 // "raw" and "target-raw" exact bytes that belong to the safety commit and to
 // the target.
 type operation struct {
@@ -36,15 +37,21 @@ type operation struct {
 	At         time.Time `json:"at"`
 	Target     string    `json:"target"`
 	Safety     string    `json:"safety"`
-	Paths      []string  `json:"paths,omitempty"` // of a partial restore, from the top
 	Before     point     `json:"before"`
 	After      point     `json:"after"`
 	Created    string    `json:"created,omitempty"`     // a branch that was made
 	HalfDone   []string  `json:"half_done,omitempty"`   // safety commits of attempts that were killed
 	RolledBack string    `json:"rolled_back,omitempty"` // the target of the killed operation that this takes back
 	Undoes     string    `json:"undoes,omitempty"`      // the undo or redo ref that this takes back
+	Reverses   string    `json:"reverses,omitempty"`    // the target of the finished operation that this takes back
 	MovesHead  bool      `json:"moves_head,omitempty"`  // HEAD or the current run are part of it
 	Rewound    *rewound  `json:"rewound,omitempty"`     // a run was made and its source archived with it
+
+	// Paths may hold any byte, which JSON cannot: each list is a file of its own.
+	Paths   []string `json:"-"` // of a partial restore, from the top
+	wrote   []string // what the operation that this takes back was limited to
+	skipped []string // what the safety commit did not take
+	leave   []string // what the target did not take, where it is a safety commit
 
 	commit    string
 	raw       map[string]string
@@ -70,6 +77,11 @@ func (w *Worktree) point0(ctx context.Context) (point, error) {
 
 const operationFile = "operation.json"
 
+// lists are the paths of an operation, by the names of the files that hold them.
+func (op *operation) lists() map[string]*[]string {
+	return map[string]*[]string{"paths": &op.Paths, "wrote": &op.wrote, "skipped": &op.skipped, "leave": &op.leave}
+}
+
 // put makes the operation's commit.
 func (w *Worktree) put(op *operation, by refs.Identity) error {
 	data, err := json.MarshalIndent(op, "", "  ")
@@ -78,6 +90,12 @@ func (w *Worktree) put(op *operation, by refs.Identity) error {
 	}
 	store := w.repo.Objects()
 	root := []object.TreeEntry{{Mode: object.ModeFile, Name: operationFile, ID: store.Put(object.Blob, append(data, '\n'))}}
+	for name, list := range op.lists() {
+		if len(*list) > 0 {
+			data := []byte(strings.Join(*list, "\x00") + "\x00")
+			root = append(root, object.TreeEntry{Mode: object.ModeFile, Name: name, ID: store.Put(object.Blob, data)})
+		}
+	}
 	for name, raw := range map[string]map[string]string{"raw": op.raw, "target-raw": op.targetRaw, "half-done-raw": op.halfRaw} {
 		if len(raw) == 0 {
 			continue
@@ -124,6 +142,14 @@ func (w *Worktree) readOperation(ctx context.Context, commit string) (*operation
 	}
 	op := &operation{commit: commit}
 	for _, e := range entries {
+		if list := op.lists()[e.Name]; list != nil {
+			_, data, err := w.repo.Objects().Read(ctx, e.ID)
+			if err != nil {
+				return nil, err
+			}
+			*list = strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
+			continue
+		}
 		switch e.Name {
 		case operationFile:
 			_, data, err := w.repo.Objects().Read(ctx, e.ID)

@@ -233,7 +233,7 @@ func entryOf(c *refs.Checkpoint) Entry {
 	return Entry{
 		Run: c.Run, Checkpoint: c.ID, StepName: c.Step, StepKind: c.Kind, Outcome: c.Outcome, Visit: c.Visit, Number: c.Number,
 		TurnID: c.Turn, SessionID: c.Session, GitCommit: c.Head, Branch: strings.TrimPrefix(c.Branch, "refs/heads/"),
-		Subject: c.Subject, At: c.At.UTC(), Inherited: c.Inherited, State: c.State, Tree: c.Tree,
+		Subject: c.Subject, At: c.At.UTC(), Inherited: c.Inherited, State: c.State, Tree: c.Tree, Replay: c.Replay,
 	}
 }
 
@@ -281,7 +281,9 @@ func (w *Worktree) applyRecord(e *Entry, data []byte) error {
 		w.warn("%v", err)
 		return nil
 	}
-	e.Replay = r.Replay
+	if r.Replay != "" {
+		e.Replay = r.Replay
+	}
 	if r.Artifacts != nil && json.Unmarshal(r.Artifacts, &e.Artifacts) != nil {
 		w.warn("the artifacts of checkpoint %.12s cannot be read", e.Checkpoint)
 	}

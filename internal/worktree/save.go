@@ -378,7 +378,7 @@ func (w *Worktree) commit(ctx context.Context, req SaveRequest, t *target, state
 	}
 	c := &refs.Checkpoint{
 		Tree: state.snap.Tree, Parents: []string{tip.ID}, Run: t.run, Step: req.Step, Kind: req.Kind, Outcome: req.Outcome,
-		Session: req.Session, Turn: req.Turn, Head: state.head.Commit, Branch: state.head.Branch, Index: index, State: state.op.Kind,
+		Session: req.Session, Turn: req.Turn, Head: state.head.Commit, Branch: state.head.Branch, Index: index, State: state.op.Kind, Replay: req.Replay,
 		Start: tip.Start, Number: tip.Number + 1,
 	}
 	if c.Start == "" {
@@ -636,30 +636,35 @@ func (w *Worktree) end(ctx context.Context, run, status string) (*EndResult, err
 	case t.state.Created.Worktree != w.id:
 		return nil, w.mayWrite(t)
 	}
+	result.Changed = true
+	return result, w.setStatus(ctx, t, status)
+}
+
+// setStatus adds a status to a run's journal.
+func (w *Worktree) setStatus(ctx context.Context, t *target, status string) error {
 	by, err := w.config.Identity()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	book, err := notes.OpenBook(ctx, w.repo, run)
+	book, err := notes.OpenBook(ctx, w.repo, t.run)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	start, err := w.startOf(ctx, t.tip)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	fields := struct {
 		Status string `json:"status"`
 		By     string `json:"by"`
 	}{status, by.String()}
 	if err := book.Add(ctx, start, by.When, notes.EventStatus, fields); err != nil {
-		return nil, err
+		return err
 	}
-	tx := w.repo.Begin("checkpoint: end")
-	if err := book.Commit(ctx, tx, "end of run "+run, by); err != nil {
-		return nil, err
+	tx := w.repo.Begin("checkpoint: " + status)
+	if err := book.Commit(ctx, tx, "run "+t.run+": "+status, by); err != nil {
+		return err
 	}
-	tx.Verify(refs.RunRef(run), t.tip.ID)
-	result.Changed = true
-	return result, tx.Commit(ctx)
+	tx.Verify(refs.RunRef(t.run), t.tip.ID)
+	return tx.Commit(ctx)
 }

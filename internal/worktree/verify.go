@@ -21,17 +21,24 @@ type verifier struct {
 	yield func(Finding)
 	tips  []string          // what is sound so far, for the check of objects
 	names map[string]string // runs by their name in lower case
+	own   map[string][]own  // the commits of each run that can be walked, newest first
+}
+
+// own is a commit of a run's own, on which there must be a note.
+type own struct {
+	id    string
+	start bool
 }
 
 // Verify checks every ref, chain, note and object of checkpoints and hands
 // over each fault. The error is for what kept it from checking.
 func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
-	v := &verifier{w: w, yield: yield, names: map[string]string{}}
+	v := &verifier{w: w, yield: yield, names: map[string]string{}, own: map[string][]own{}}
 	list, err := v.refs(ctx)
 	if err != nil {
 		return err
 	}
-	runs := map[string]bool{}
+	runs, noted := map[string]bool{}, map[string]bool{}
 	for _, r := range list {
 		if run, ok := strings.CutPrefix(r.name, refs.RunPrefix); ok {
 			runs[run] = true
@@ -42,7 +49,9 @@ func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
 		switch {
 		case strings.HasPrefix(r.name, refs.RunPrefix):
 		case strings.HasPrefix(r.name, refs.NotesPrefix):
-			v.notes(ctx, strings.TrimPrefix(r.name, refs.NotesPrefix), r, runs)
+			run := strings.TrimPrefix(r.name, refs.NotesPrefix)
+			noted[run] = true
+			v.notes(ctx, run, r, runs)
 		case strings.HasPrefix(r.name, refs.SeedPrefix):
 			if run := strings.TrimPrefix(r.name, refs.SeedPrefix); !runs[run] {
 				v.found("debris", r.name, r.id, "it is the seed of a run that is not there")
@@ -50,6 +59,11 @@ func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
 			v.tips = append(v.tips, r.id)
 		case strings.HasPrefix(r.name, refs.LocalPrefix):
 			v.local(ctx, r)
+		}
+	}
+	for run := range v.own {
+		if !noted[run] {
+			v.found("no-journal", refs.RunRef(run), "", "the run has no notes")
 		}
 	}
 	if err := v.lineage(ctx); err != nil {
@@ -154,15 +168,20 @@ func (v *verifier) run(ctx context.Context, run string, r namedRef) {
 	}
 	v.names[strings.ToLower(run)] = run
 	var after *refs.Checkpoint
+	var commits []own
 	err := v.w.repo.Walk(ctx, r.id, func(c *refs.Checkpoint) bool {
 		v.checkpoint(ctx, r.name, run, c, after)
 		after = c
+		if c.Run == run {
+			commits = append(commits, own{c.ID, c.Kind == refs.KindStart})
+		}
 		return true
 	})
 	if err != nil {
 		v.found(code(err, "chain-broken"), r.name, r.id, "%v", err)
 		return
 	}
+	v.own[run] = commits
 	v.tips = append(v.tips, r.id)
 }
 
@@ -198,7 +217,8 @@ func (v *verifier) checkpoint(ctx context.Context, ref, run string, c, after *re
 	}
 }
 
-// notes checks the notes of a run: every line, the journal, one note an object.
+// notes checks the notes of a run: every line, the journal, a record for each
+// checkpoint, one note an object.
 func (v *verifier) notes(ctx context.Context, run string, r namedRef, runs map[string]bool) {
 	v.tips = append(v.tips, r.id)
 	if !runs[run] {
@@ -220,8 +240,13 @@ func (v *verifier) notes(ctx context.Context, run string, r namedRef, runs map[s
 			v.found("note-twice", r.name, id, "the object has two notes")
 		}
 	}
-	journal := false
+	starts := map[string]bool{}
+	for _, c := range v.own[run] {
+		starts[c.id] = c.start
+	}
+	seen := map[string]bool{}
 	err = t.Walk(ctx, func(id, blob string) error {
+		seen[id] = true
 		_, data, err := v.w.repo.Objects().Read(ctx, blob)
 		if err != nil {
 			v.found(code(err, "note-damaged"), r.name, id, "%v", err)
@@ -237,8 +262,8 @@ func (v *verifier) notes(ctx context.Context, run string, r namedRef, runs map[s
 		lines, err := notes.Parse(data)
 		if err == nil {
 			var state notes.State
-			if state, err = notes.Derive(lines); state.Known {
-				journal = true
+			if state, err = notes.Derive(lines); err == nil && starts[id] && !state.Known {
+				v.found("no-journal", r.name, id, "the journal does not say how the run was created")
 			}
 		}
 		if err == nil {
@@ -251,8 +276,15 @@ func (v *verifier) notes(ctx context.Context, run string, r namedRef, runs map[s
 	})
 	if err != nil {
 		v.found(code(err, "notes-damaged"), r.name, r.id, "%v", err)
-	} else if !journal {
-		v.found("no-journal", r.name, r.id, "no note says how the run was created")
+	}
+	for _, c := range v.own[run] {
+		switch {
+		case seen[c.id] || err != nil:
+		case c.start:
+			v.found("no-journal", r.name, c.id, "the run has no journal")
+		default:
+			v.found("no-record", r.name, c.id, "the checkpoint has no record")
+		}
 	}
 }
 
