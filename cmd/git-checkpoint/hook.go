@@ -1,0 +1,110 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/output"
+	"github.com/git-checkpoint/git-checkpoint/internal/worktree"
+	"github.com/git-checkpoint/git-checkpoint/refs"
+)
+
+// hook is what a hook's name makes happen. An error of run is one warning:
+// whoever called the hook goes on.
+type hook struct {
+	name string
+	run  func(*call) error // call.args are those after the name
+}
+
+// hooks are what `hook NAME` knows.
+var hooks = []hook{
+	{"post-commit", hookPostCommit},
+	{"pre-push", hookPrePush},
+}
+
+func hookNames() []string {
+	names := make([]string, len(hooks))
+	for i, h := range hooks {
+		names[i] = h.name
+	}
+	return names
+}
+
+func hookCommand() *command {
+	return &command{
+		name:     "hook",
+		summary:  "do what a hook of git or of an agent is for",
+		synopsis: []string{"NAME [ARGUMENT...]"},
+		description: `What the hooks call that git checkpoint install puts in place. NAME is ` + alternatives(hookNames()) + `.
+
+post-commit saves a checkpoint of kind commit, in a new run where none is open. pre-push saves what has changed and looks over the current run. Neither does anything in the middle of a rebase, am, cherry-pick or revert.
+
+A hook prints nothing on standard output, says in a line on standard error what went wrong, and ends with exit code 0, so that it never keeps anybody from going on. With GIT_CHECKPOINT_SKIP=1, or checkpoint.autoCheckpoint false, it does nothing.`,
+		args: []string{"NAME", "[ARGUMENT]", "[ARGUMENT]"},
+		examples: []example{
+			{"git checkpoint hook post-commit", "save a checkpoint of the commit that was just made"},
+		},
+		run: runHook,
+	}
+}
+
+func runHook(c *call) error {
+	name := c.args[0]
+	for _, h := range hooks {
+		if h.name != name {
+			continue
+		}
+		if skipped() {
+			return nil
+		}
+		inner := *c
+		inner.args = c.args[1:]
+		if err := guarded(func() error { return h.run(&inner) }); err != nil {
+			c.Warning("no checkpoint by the hook %s: %v", name, err)
+		}
+		return nil
+	}
+	e := fault.New(fault.Invalid, "unknown-hook", "unknown hook %s", output.Quoted(name))
+	if near := refs.Nearest(name, hookNames()); near != "" {
+		return e.WithHint("did you mean 'git checkpoint hook %s'?", near)
+	}
+	return e.WithHint("the hooks are %s", strings.Join(hookNames(), ", "))
+}
+
+// skipped says whether the user has switched hooks off for this once.
+func skipped() bool {
+	v := os.Getenv("GIT_CHECKPOINT_SKIP")
+	off, err := git.ParseBool(v)
+	return off || err != nil
+}
+
+func hookPostCommit(c *call) error {
+	return c.in(func(w *worktree.Worktree) error {
+		r, err := w.AfterCommit(c.ctx)
+		c.hookSaved(r)
+		return err
+	})
+}
+
+func hookPrePush(c *call) error {
+	return c.in(func(w *worktree.Worktree) error {
+		r, faults, err := w.BeforePush(c.ctx)
+		c.hookSaved(r)
+		for _, f := range faults {
+			c.Warning("the current run is damaged: %s %.12s: %s (git checkpoint verify says more)", f.Ref, f.Object, f.Message)
+		}
+		return err
+	})
+}
+
+// hookSaved says what a checkpoint lacks, in one line: the hook is in the
+// middle of something else.
+func (c *call) hookSaved(r *worktree.SaveResult) {
+	if r == nil || !r.Saved || len(r.Skipped) == 0 {
+		return
+	}
+	first := r.Skipped[0]
+	c.Warning("the checkpoint leaves out %s, first %s: %s", count(len(r.Skipped), "file", "files"), output.Quoted(first.Path), first.Reason)
+}
