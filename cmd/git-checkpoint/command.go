@@ -65,6 +65,7 @@ func commands() []constructor {
 		{"fork", forkCommand},
 		{"list", listCommand},
 		{"verify", verifyCommand},
+		{"hook", hookCommand},
 		{"react", reactCommand},
 		{"version", versionCommand},
 		{"man", manCommand},
