@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/git-checkpoint/git-checkpoint/internal/agent"
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/output"
@@ -22,6 +23,10 @@ type hook struct {
 var hooks = []hook{
 	{"post-commit", hookPostCommit},
 	{"pre-push", hookPrePush},
+	{agent.Claude, hookAgent(agent.Claude)},
+	{agent.Codex, hookAgent(agent.Codex)},
+	{agent.Gemini, hookAgent(agent.Gemini)},
+	{agent.Own, hookAgent(agent.Own)},
 }
 
 func hookNames() []string {
@@ -41,10 +46,13 @@ func hookCommand() *command {
 
 post-commit saves a checkpoint of kind commit, in a new run where none is open. pre-push saves what has changed and looks over the current run. Neither does anything in the middle of a rebase, am, cherry-pick or revert.
 
+claude, codex and gemini read an event that this agent sends to its hooks, from standard input or, as Codex's notify gives it, from the argument: a session is a run, a turn that changed something a checkpoint. event reads our own form, for any other agent; docs/events.md has its fields.
+
 A hook prints nothing on standard output, says in a line on standard error what went wrong, and ends with exit code 0, so that it never keeps anybody from going on. With GIT_CHECKPOINT_SKIP=1, or checkpoint.autoCheckpoint false, it does nothing.`,
 		args: []string{"NAME", "[ARGUMENT]", "[ARGUMENT]"},
 		examples: []example{
 			{"git checkpoint hook post-commit", "save a checkpoint of the commit that was just made"},
+			{`echo '{"type":"turn-end","session_id":"s1"}' | git checkpoint hook event`, "save what a turn of some other agent left"},
 		},
 		run: runHook,
 	}
