@@ -11,9 +11,11 @@ package refs
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
@@ -71,8 +73,22 @@ func (r *Repository) Objects() object.Store { return r.objects }
 // ref. A ref that git could not read is ErrIntegrity.
 func (r *Repository) Ref(ctx context.Context, name string) (string, error) {
 	if r.common == nil {
-		out, err := r.git.Command(ctx, "for-each-ref", "--format=%(objectname)", "--count=1", name).Text()
-		return out, err
+		// A pattern stands for what is below it too.
+		out, err := r.git.Command(ctx, "for-each-ref", "--format=%(refname) %(objectname)", "--count=1", name).Text()
+		id, ok := strings.CutPrefix(out, name+" ")
+		if !ok {
+			id = ""
+		}
+		return id, err
+	}
+	// The file first: go-git takes one that is empty or unreadable for absent,
+	// and looks for an older value in packed-refs.
+	data, err := os.ReadFile(filepath.Join(r.git.CommonDir, filepath.FromSlash(name)))
+	if err == nil {
+		return r.looseRef(ctx, name, string(data))
+	}
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !isDir(r.git.CommonDir, name) {
+		return "", damagedRef(name, err)
 	}
 	ref, err := r.common.Reference(plumbing.ReferenceName(name))
 	switch {
@@ -80,25 +96,37 @@ func (r *Repository) Ref(ctx context.Context, name string) (string, error) {
 		return "", nil
 	case err != nil:
 		return "", damagedRef(name, err)
-	case ref.Type() != plumbing.HashReference:
-		// A symbolic ref where none belongs; git knows how to follow it.
-		out, err := r.git.Command(ctx, "rev-parse", "--verify", "--quiet", name).Text()
-		if err != nil {
-			return "", damagedRef(name, err)
-		}
-		return out, nil
-	case ref.Hash().IsZero():
-		return "", damagedRef(name, errors.New("it holds no object id"))
-	}
-	if r.git.ObjectFormat != "sha1" {
+	case r.git.ObjectFormat != "sha1" || ref.Type() != plumbing.HashReference:
 		// go-git cuts longer ids.
-		out, err := r.git.Command(ctx, "rev-parse", "--verify", "--quiet", name).Text()
-		if err != nil {
-			return "", damagedRef(name, err)
-		}
-		return out, nil
+		return r.followRef(ctx, name)
 	}
 	return ref.Hash().String(), nil
+}
+
+// looseRef reads what a ref's file holds.
+func (r *Repository) looseRef(ctx context.Context, name, content string) (string, error) {
+	if strings.HasPrefix(content, "ref:") {
+		// A symbolic ref where none belongs; git knows how to follow it.
+		return r.followRef(ctx, name)
+	}
+	id, _, _ := strings.Cut(strings.TrimRight(content, " \t\r\n"), "\n")
+	if len(id) != 2*r.git.HashLen() || !object.IsID(id) || strings.Trim(id, "0") == "" {
+		return "", damagedRef(name, errors.New("it holds no object id"))
+	}
+	return id, nil
+}
+
+func (r *Repository) followRef(ctx context.Context, name string) (string, error) {
+	id, err := r.git.Command(ctx, "rev-parse", "--verify", "--quiet", name).Text()
+	if err != nil {
+		return "", damagedRef(name, err)
+	}
+	return id, nil
+}
+
+func isDir(dir, name string) bool {
+	info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
+	return err == nil && info.IsDir()
 }
 
 func damagedRef(name string, err error) error {
