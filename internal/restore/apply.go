@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -48,26 +49,63 @@ func hashFile(file, objectFormat string) (string, error) {
 // delete and whose stored form would not come back the same, because of line
 // endings or a filter. It returns blobs by path, for the safety checkpoint.
 func (p *Plan) SaveRaw(ctx context.Context) (map[string]string, error) {
-	var converted []string
+	var names, converted []string
 	for _, list := range [][]string{p.Write, p.Delete} {
 		for _, name := range list {
 			h, ok := p.have[name]
 			if !ok || h.Mode != index.ModeFile && h.Mode != index.ModeExecutable {
 				continue
 			}
-			id, err := hashFile(snapshot.DiskPath(p.repo, name), p.repo.ObjectFormat)
-			if err != nil {
-				return nil, p.changed(name)
-			}
-			if id != h.ID {
-				converted = append(converted, name)
-			}
+			names = append(names, name)
+		}
+	}
+	outward, err := p.convertedOut(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		id, err := hashFile(snapshot.DiskPath(p.repo, name), p.repo.ObjectFormat)
+		if err != nil {
+			return nil, p.changed(name)
+		}
+		if id != p.have[name].ID || outward[name] {
+			converted = append(converted, name)
 		}
 	}
 	if len(converted) == 0 {
 		return nil, nil
 	}
 	return p.storeRaw(ctx, converted)
+}
+
+// convertedOut finds the files that git may convert when it writes them, by
+// the attributes of now. A file that is stored as it is on disk is one of them
+// too: LF comes back as CRLF where that is asked for.
+func (p *Plan) convertedOut(ctx context.Context, names []string) (map[string]bool, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	found := map[string]bool{}
+	eol, _ := p.repo.Config.Get("core.eol")
+	autocrlf, _ := p.repo.Config.Get("core.autocrlf")
+	if runtime.GOOS == "windows" || strings.EqualFold(eol, "crlf") || p.repo.Config.Bool("core.autocrlf", false) && !strings.EqualFold(autocrlf, "input") {
+		for _, name := range names {
+			found[name] = true
+		}
+		return found, nil
+	}
+	c := p.repo.Command(ctx, "check-attr", "-z", "--stdin", "eol", "filter", "ident", "working-tree-encoding").
+		WithInput([]byte(strings.Join(names, "\x00") + "\x00"))
+	fields, err := c.Lines()
+	if err != nil {
+		return nil, fault.New(fault.Fatal, "git", "ask for the attributes of files: %w", err)
+	}
+	for i := 0; i+2 < len(fields); i += 3 {
+		if value := fields[i+2]; value != "unspecified" && value != "unset" && value != "lf" {
+			found[fields[i]] = true
+		}
+	}
+	return found, nil
 }
 
 // storeRaw checks the files out as they are stored, and stores the bytes of
@@ -88,7 +126,8 @@ func (p *Plan) storeRaw(ctx context.Context, names []string) (map[string]string,
 			entries = append(entries, index.Entry{Path: name, Mode: h.Mode, ID: h.ID})
 		}
 	}
-	if err := checkOut(ctx, p.repo, dir, entries); err != nil {
+	// Where git cannot even write it (a filter fails), the bytes are all there is.
+	if err := checkOut(ctx, p.repo, dir, entries); err != nil && ctx.Err() != nil {
 		return nil, err
 	}
 	raw := map[string]string{}

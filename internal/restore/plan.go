@@ -30,9 +30,12 @@ type Target struct {
 	Raw map[string]string
 	// Absent are paths of Files that are not to be on disk (skip-worktree).
 	Absent map[string]bool
-	// Leave are paths that the checkpoint did not take (skipped) and that
-	// are therefore not deleted.
+	// Leave are paths, of files or directories, that the checkpoint did not
+	// take (skipped) and that are therefore not deleted.
 	Leave map[string]bool
+	// Gone are paths that are known not to have been on disk, so that they are
+	// deleted even where the ignore rules of Files cover them.
+	Gone map[string]bool
 }
 
 // Plan is what a restore will do. Make one with Prepare, which touches
@@ -40,7 +43,7 @@ type Target struct {
 type Plan struct {
 	Write       []string // paths to create or replace, sorted
 	Delete      []string // paths to delete, sorted
-	Kept        []string // untracked files that the checkpoint's own ignore rules cover: left
+	Kept        []string // files that the checkpoint's own ignore rules cover: left
 	Unprotected []string // submodules and nested repositories that differ: left
 	IgnoreRules bool     // the .gitignore files differ between now and then
 
@@ -50,6 +53,7 @@ type Plan struct {
 	target Target
 	have   map[string]index.Entry // what is on disk, as the snapshot has it
 	want   map[string]index.Entry
+	places map[string]bool // directories that the target needs
 	stage  string
 	stats  map[string]index.Stat // of files written
 	Steps  int                   // how many changes Apply has made
@@ -177,6 +181,7 @@ func Prepare(ctx context.Context, repo *git.Repo, store object.Store, target Tar
 			p.want[e.Path] = e
 		}
 	}
+	p.places = directories(p.want)
 	if err := p.compare(); err != nil {
 		return nil, err
 	}
@@ -194,6 +199,16 @@ func Prepare(ctx context.Context, repo *git.Repo, store object.Store, target Tar
 		return nil, err
 	}
 	return p, nil
+}
+
+func directories(files map[string]index.Entry) map[string]bool {
+	found := map[string]bool{}
+	for name := range files {
+		for dir := path.Dir(name); dir != "." && !found[dir]; dir = path.Dir(dir) {
+			found[dir] = true
+		}
+	}
+	return found
 }
 
 // Discard removes what Prepare made ready.
@@ -239,7 +254,7 @@ func (p *Plan) compare() error {
 		if path.Base(name) == ".gitignore" {
 			now[name] = h.ID
 		}
-		if _, ok := p.want[name]; ok || p.target.Leave[name] {
+		if _, ok := p.want[name]; ok || p.left(name) {
 			continue
 		}
 		if h.Mode == index.ModeGitlink {
@@ -255,6 +270,20 @@ func (p *Plan) compare() error {
 	return nil
 }
 
+// left says whether the checkpoint did not take a path, or a directory above
+// it, and needs its place for nothing else.
+func (p *Plan) left(name string) bool {
+	if len(p.target.Leave) == 0 || p.places[name] || p.below(name) {
+		return false
+	}
+	for ; name != "."; name = path.Dir(name) {
+		if p.target.Leave[name] {
+			return true
+		}
+	}
+	return false
+}
+
 func mapsEqual(a, b map[string]string) bool {
 	if len(a) != len(b) {
 		return false
@@ -267,22 +296,36 @@ func mapsEqual(a, b map[string]string) bool {
 	return true
 }
 
-// unreadable refuses to replace or delete a file that could not be saved.
+// unreadable refuses to replace or delete what could not be saved.
 func (p *Plan) unreadable() error {
 	touched := map[string]bool{}
-	for _, name := range p.Write {
-		touched[name] = true
-	}
-	for _, name := range p.Delete {
-		touched[name] = true
+	for _, list := range [][]string{p.Write, p.Delete} {
+		for _, name := range list {
+			touched[name] = true
+		}
 	}
 	for _, s := range p.snap.Skipped {
-		if touched[s.Path] {
+		inTheWay := touched[s.Path] || p.below(s.Path)
+		fi, err := os.Lstat(snapshot.DiskPath(p.repo, s.Path))
+		if err == nil && !fi.IsDir() {
+			inTheWay = inTheWay || p.places[s.Path]
+		}
+		if inTheWay {
 			return fault.New(fault.Conflict, "file-in-the-way", "'%s' cannot be saved (%s), and would be replaced", s.Path, s.Reason).
 				WithHint("make it readable or move it away first")
 		}
 	}
 	return nil
+}
+
+// below says whether the target has a file where a path has a directory.
+func (p *Plan) below(name string) bool {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if w, ok := p.want[dir]; ok && w.Mode != index.ModeGitlink {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *Plan) rawOnDisk(name string) string {
@@ -393,31 +436,12 @@ func (p *Plan) stageRaw(ctx context.Context, name, raw string) error {
 	return nil
 }
 
-// keepCandidates are untracked files that would be deleted, where the
-// checkpoint's ignore rules are others than today's and no path of the
-// checkpoint needs their place.
+// keepCandidates are files that would be deleted and whose place no path of
+// the checkpoint needs.
 func (p *Plan) keepCandidates() []string {
-	if !p.IgnoreRules || len(p.Delete) == 0 {
-		return nil
-	}
-	tracked := make(map[string]bool, len(p.snap.User.Entries))
-	for _, e := range p.snap.User.Entries {
-		tracked[e.Path] = true
-	}
-	places := map[string]bool{} // what the target needs as a directory
-	for name := range p.want {
-		for dir := path.Dir(name); dir != "." && !places[dir]; dir = path.Dir(dir) {
-			places[dir] = true
-		}
-	}
 	var candidates []string
 	for _, name := range p.Delete {
-		free := !tracked[name] && !places[name]
-		for dir := path.Dir(name); free && dir != "."; dir = path.Dir(dir) {
-			_, taken := p.want[dir]
-			free = !taken
-		}
-		if free {
+		if !p.places[name] && !p.below(name) && !p.target.Gone[name] {
 			candidates = append(candidates, name)
 		}
 	}
@@ -430,7 +454,10 @@ func (p *Plan) keepIgnored(ctx context.Context, candidates []string) error {
 	if len(candidates) == 0 {
 		return nil
 	}
-	c := p.repo.Command(ctx, "check-ignore", "--no-index", "-z", "--stdin").WithInput([]byte(strings.Join(candidates, "\x00")+"\x00")).
+	// A name that begins with ':' would be pathspec magic.
+	const here = "./"
+	c := p.repo.Command(ctx, "check-ignore", "--no-index", "-z", "--stdin").
+		WithInput([]byte(here+strings.Join(candidates, "\x00"+here)+"\x00")).
 		WithEnv("GIT_DIR", p.repo.Dir).WithEnv("GIT_WORK_TREE", p.stage)
 	c.Dir = p.stage
 	ignored, err := c.Lines()
@@ -439,7 +466,7 @@ func (p *Plan) keepIgnored(ctx context.Context, candidates []string) error {
 	}
 	keep := map[string]bool{}
 	for _, name := range ignored {
-		keep[name] = true
+		keep[strings.TrimPrefix(name, here)] = true
 	}
 	p.Delete = slices.DeleteFunc(p.Delete, func(name string) bool {
 		if keep[name] {

@@ -37,6 +37,9 @@ type Options struct {
 	// Force are paths to take if they are on disk, ignored or too large as
 	// they may be.
 	Force []string
+	// Exact makes the stat data in Snapshot.Files that of the files on disk
+	// to the last field. git lets the nanoseconds differ.
+	Exact bool
 	// Omit are untracked paths to leave out.
 	Omit map[string]bool
 	// Scratch keeps everything, objects too, in a temporary directory, so
