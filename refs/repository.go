@@ -238,12 +238,12 @@ func (r *Repository) setSymbolic(ctx context.Context, name, target, message stri
 	} else {
 		args = append(args, name, target)
 	}
-	c := r.git.Command(ctx, args...)
-	c.Hold = true
-	if err := r.noted([]update{{name, target}}, c.Run); err != nil {
-		return fault.New(fault.Fatal, "ref-write", "set %s: %w", name, err)
+	err := r.noted([]update{{name, target}}, func() error { return r.writeRefs(ctx, nil, args...) })
+	var failed *git.Error
+	if errors.As(err, &failed) {
+		return fault.New(fault.Fatal, "ref-write", "set %s: %s", name, failed.Reason())
 	}
-	return nil
+	return err
 }
 
 // Run is a run's name and the tip of its chain.

@@ -86,38 +86,46 @@ func (t *Transaction) Commit(ctx context.Context) error {
 	return t.repo.noted(t.updates, func() error { return t.attempt(ctx) })
 }
 
-// attempt retries while somebody else holds a lock on one of the refs.
+// attempt applies the updates.
 func (t *Transaction) attempt(ctx context.Context) error {
-	deadline := time.Now().Add(5 * time.Second)
+	err := t.repo.writeRefs(ctx, t.input.Bytes(), "-c", "core.packedRefsTimeout=5000", "update-ref", "--stdin", "-z", "-m", t.message)
+	var failed *git.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	said := failed.Stderr
+	if strings.Contains(said, "but expected") || strings.Contains(said, "reference already exists") ||
+		strings.Contains(said, "unable to resolve reference") {
+		e := fault.New(fault.Conflict, "ref-moved", "update refs: %s", failed.Reason()).
+			WithHint("something else changed the repository at the same time; look again and retry")
+		e.Cause = ErrStale
+		return e
+	}
+	return fault.New(fault.Fatal, "ref-write", "update refs: %s", failed.Reason())
+}
+
+// writeRefs starts git to write refs, and again while somebody else holds a
+// lock on one of them; after two seconds that is ErrConflict. What else git
+// fails with is a *git.Error.
+func (r *Repository) writeRefs(ctx context.Context, input []byte, args ...string) error {
+	deadline := time.Now().Add(2 * time.Second)
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		c := t.repo.git.Command(ctx, "-c", "core.filesRefLockTimeout=1000", "-c", "core.packedRefsTimeout=5000",
-			"update-ref", "--stdin", "-z", "-m", t.message)
+		c := r.git.Command(ctx, append([]string{"-c", "core.filesRefLockTimeout=1000"}, args...)...)
 		c.Hold = true
-		err := c.WithEnv("LC_ALL", "C").WithInput(t.input.Bytes()).Run()
+		err := c.WithEnv("LC_ALL", "C").WithInput(input).Run()
 		var failed *git.Error
-		if err == nil || !errors.As(err, &failed) {
+		if !errors.As(err, &failed) || !strings.Contains(failed.Stderr, ".lock': File exists") {
 			return err
 		}
-		said := failed.Stderr
-		switch {
-		case strings.Contains(said, ".lock': File exists"):
-			if time.Now().Before(deadline) {
-				select {
-				case <-time.After(pause):
-					continue
-				case <-ctx.Done():
-				}
+		if time.Now().Before(deadline) {
+			select {
+			case <-time.After(pause):
+				continue
+			case <-ctx.Done():
 			}
-			return fault.New(fault.Conflict, "ref-locked", "update refs: %s", failed.Reason()).
-				WithHint("another git process holds the lock, or crashed and left it; if none runs, remove the file")
-		case strings.Contains(said, "but expected"), strings.Contains(said, "reference already exists"),
-			strings.Contains(said, "unable to resolve reference"):
-			e := fault.New(fault.Conflict, "ref-moved", "update refs: %s", failed.Reason()).
-				WithHint("something else changed the repository at the same time; look again and retry")
-			e.Cause = ErrStale
-			return e
 		}
-		return fault.New(fault.Fatal, "ref-write", "update refs: %s", failed.Reason())
+		return fault.New(fault.Conflict, "ref-locked", "update refs: %s", failed.Reason()).
+			WithHint("another git process holds the lock, or crashed and left it; if none runs, remove the file")
 	}
 }
 

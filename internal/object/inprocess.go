@@ -29,7 +29,7 @@ type InProcess struct {
 	repo    *git.Repo
 	objects string
 	storage *filesystem.Storage
-	program *Program // for packs that are too large for go-git; started on first use
+	program *Program // for what go-git is not good at; started on first use
 }
 
 // NewInProcess returns the in-process store of a repository. Open says where it is exact.
@@ -53,22 +53,14 @@ func (s *InProcess) Read(ctx context.Context, id string) (Kind, []byte, error) {
 		return "", nil, missing(id)
 	}
 	if _, err := os.Lstat(s.loose(id)); err != nil && s.indexSize() > indexLimit {
-		if s.program == nil {
-			s.program = NewProgram(s.repo)
-		}
-		return s.program.Read(ctx, id)
+		return s.byProgram(ctx, id)
 	}
 	o, err := s.storage.EncodedObject(plumbing.AnyObject, plumbing.NewHash(id))
-	if errors.Is(err, plumbing.ErrObjectNotFound) {
-		// A gc beside us may have moved it to a pack that go-git has not seen.
-		s.storage = filesystem.NewStorage(osfs.New(s.repo.CommonDir), cache.NewObjectLRU(4*cache.MiByte))
-		o, err = s.storage.EncodedObject(plumbing.AnyObject, plumbing.NewHash(id))
-	}
-	if errors.Is(err, plumbing.ErrObjectNotFound) {
-		return "", nil, missing(id)
-	}
 	if err != nil {
-		return "", nil, unreadable(id, err)
+		// A gc beside us may have moved it to a pack that go-git has not seen, or
+		// a pack that is not complete may have stopped it: git knows.
+		s.storage = filesystem.NewStorage(osfs.New(s.repo.CommonDir), cache.NewObjectLRU(4*cache.MiByte))
+		return s.byProgram(ctx, id)
 	}
 	r, err := o.Reader()
 	if err != nil {
@@ -85,6 +77,13 @@ func (s *InProcess) Read(ctx context.Context, id string) (Kind, []byte, error) {
 		return "", nil, unreadable(id, errors.New("its content does not match its id"))
 	}
 	return kind, data, nil
+}
+
+func (s *InProcess) byProgram(ctx context.Context, id string) (Kind, []byte, error) {
+	if s.program == nil {
+		s.program = NewProgram(s.repo)
+	}
+	return s.program.Read(ctx, id)
 }
 
 func (s *InProcess) indexSize() int64 {
