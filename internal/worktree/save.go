@@ -195,14 +195,19 @@ func (w *Worktree) existing(ctx context.Context, run string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &target{run: run, tip: c, state: state, status: state.Status(w.exists(ctx)), hidden: state.Archived(w.exists(ctx))}, nil
+	return &target{run: run, tip: c, state: state, status: state.Status(w.rewoundFrom(ctx, run)), hidden: state.Archived(w.rewoundFrom(ctx, run))}, nil
 }
 
-// exists tells whether a run is there.
-func (w *Worktree) exists(ctx context.Context) func(run string) bool {
+// rewoundFrom tells whether a run is there and was rewound from another. One
+// that cannot be read counts.
+func (w *Worktree) rewoundFrom(ctx context.Context, source string) func(run string) bool {
 	return func(run string) bool {
-		id, err := w.repo.Ref(ctx, refs.RunRef(run))
-		return err == nil && id != ""
+		tip, err := w.repo.Ref(ctx, refs.RunRef(run))
+		if err != nil || tip == "" {
+			return err != nil
+		}
+		start, err := w.repo.StartOf(ctx, tip)
+		return err != nil || start.Lineage != nil && start.Lineage.Kind == refs.RewoundFrom && start.Lineage.Run == source
 	}
 }
 
@@ -407,7 +412,8 @@ func (w *Worktree) commit(ctx context.Context, req SaveRequest, t *target, state
 	}
 	result.Saved, result.Checkpoint, result.Number = true, c.ID, c.Number
 	w.settle(state, c.ID)
-	return result, w.point(ctx, t)
+	w.point(ctx, t)
+	return result, nil
 }
 
 // createOnly makes a run that has nothing but its start commit yet.
@@ -433,7 +439,8 @@ func (w *Worktree) unchanged(ctx context.Context, result *SaveResult, t *target,
 	if key == tip.ID {
 		w.settle(state, tip.ID)
 	}
-	return result, w.point(ctx, t)
+	w.point(ctx, t)
+	return result, nil
 }
 
 // settle keeps the private index for the next save. That it cannot be kept
@@ -444,12 +451,16 @@ func (w *Worktree) settle(state *captured, checkpoint string) {
 	}
 }
 
-// point makes the run the current one where it is to be.
-func (w *Worktree) point(ctx context.Context, t *target) error {
+// point makes the run the current one where it is to be. The checkpoint is
+// there by then, and CHECKPOINT_HEAD only a hint, so that it cannot be set is
+// no failure of the save.
+func (w *Worktree) point(ctx context.Context, t *target) {
 	if !t.current {
-		return nil
+		return
 	}
-	return w.repo.SetCurrentRun(ctx, t.run)
+	if err := w.repo.SetCurrentRun(ctx, t.run); err != nil {
+		w.warn("make '%s' the current run: %v; git checkpoint switch %s does it", t.run, err, t.run)
+	}
 }
 
 func orEmpty[T any](list []T) []T {

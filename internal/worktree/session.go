@@ -302,5 +302,6 @@ func (w *Worktree) emptyRun(ctx context.Context, session string) (string, error)
 	if err := w.createOnly(ctx, w.repo.Begin("checkpoint: start"), book, t, start, by); err != nil {
 		return "", err
 	}
-	return t.run, w.point(ctx, t)
+	w.point(ctx, t)
+	return t.run, nil
 }
