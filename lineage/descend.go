@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
-	"github.com/git-checkpoint/git-checkpoint/internal/lock"
 	"github.com/git-checkpoint/git-checkpoint/notes"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
@@ -35,7 +32,8 @@ type Request struct {
 type Step struct {
 	StepName   string `json:"step_name,omitempty"`
 	StepKind   string `json:"step_kind,omitempty"`
-	Run        string `json:"run"` // the run that did it
+	Visit      int    `json:"visit,omitempty"` // 1-based among the visits of the step; 0: it has no name
+	Run        string `json:"run"`             // the run that did it
 	Checkpoint string `json:"checkpoint"`
 }
 
@@ -60,14 +58,15 @@ type Answer struct {
 	Lineage   *refs.Lineage `json:"lineage"`
 	Pin       notes.Pin     `json:"pin"`
 	Completed []Step        `json:"completed"` // inherited, in the order in which they ran
-	Skip      []Step        `json:"skip"`      // deterministic and succeeded: do not run again
+	Skip      []Step        `json:"skip"`      // deterministic and succeeded, the last visit too: do not run again
 	Replay    []Step        `json:"replay"`    // marked replay=always: run again
 	Resume    Resume        `json:"resume"`
 	Pending   []string      `json:"pending"`           // what followed, in the order in which it ran
 	Existed   bool          `json:"existed,omitempty"` // the run was there: an earlier answer was lost
 
 	Target *refs.Checkpoint `json:"-"` // the checkpoint it goes on from
-	Visits int              `json:"-"` // how often the step ran, where no visit was given
+	Visits int              `json:"-"` // how often the step ran
+	Path   string           `json:"-"` // where the worktree of a run that existed was
 }
 
 // Plan is a descent that is worked out but not written.
@@ -77,6 +76,7 @@ type Plan struct {
 	repo    *refs.Repository
 	request Request
 	source  string // tip
+	books   map[string]*notes.Book
 }
 
 // Rewind makes a run that goes on from a checkpoint of another, which is
@@ -125,24 +125,30 @@ func Prepare(ctx context.Context, repo *refs.Repository, r Request) (*Plan, erro
 	if err != nil {
 		return nil, err
 	}
-	if r.Kind == refs.RewoundFrom {
-		if err := refuseHeld(ctx, repo, r.Source); err != nil {
-			return nil, err
-		}
-	}
 	chain, base, err := repo.Chain(ctx, tip)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{repo: repo, request: r, source: tip}
+	p := &Plan{repo: repo, request: r, source: tip, books: map[string]*notes.Book{}}
 	p.Answer.Completed, p.Answer.Skip, p.Answer.Replay, p.Answer.Pending = []Step{}, []Step{}, []Step{}, []string{}
 	if err := p.locate(chain, base); err != nil {
 		return nil, err
 	}
-	if err := p.answer(ctx, chain); err != nil {
+	if err := p.work(ctx, chain); err != nil {
 		return nil, err
 	}
-	return p, p.name(ctx)
+	if err := p.name(ctx); err != nil {
+		return nil, err
+	}
+	if p.Answer.Existed {
+		return p, nil
+	}
+	if r.Kind == refs.RewoundFrom {
+		if err := refuseHeld(repo, r.Source); err != nil {
+			return nil, err
+		}
+	}
+	return p, p.session(ctx, chain, base)
 }
 
 func (p *Plan) locate(chain []*refs.Checkpoint, base *refs.Checkpoint) error {
@@ -175,41 +181,62 @@ func (p *Plan) locate(chain []*refs.Checkpoint, base *refs.Checkpoint) error {
 		}
 	}
 	for _, c := range chain[:done] {
-		p.Answer.Completed = append(p.Answer.Completed, Step{c.Step, c.Kind, c.Run, c.ID})
+		p.Answer.Completed = append(p.Answer.Completed, stepOf(c))
+	}
+	t := p.Answer.Target
+	p.Answer.Pin = notes.Pin{Checkpoint: t.ID, Head: t.Head, Tree: t.Tree}
+	p.Answer.Lineage = &refs.Lineage{Kind: p.request.Kind, Run: p.request.Source, Step: t.Step, Checkpoint: t.ID}
+	return nil
+}
+
+func stepOf(c *refs.Checkpoint) Step { return Step{c.Step, c.Kind, c.Visit, c.Run, c.ID} }
+
+// work works out which of the completed steps are skipped and which run
+// again. A step whose last visit failed is not skipped for an earlier one that
+// succeeded.
+func (p *Plan) work(ctx context.Context, chain []*refs.Checkpoint) error {
+	a := &p.Answer
+	completed := chain[:len(a.Completed)]
+	outcome := map[string]string{}
+	for _, c := range completed {
+		outcome[c.Step] = c.Outcome
+	}
+	for _, c := range completed {
+		replay := c.Replay
+		if replay == "" {
+			r, err := p.record(ctx, c)
+			if err != nil {
+				return err
+			}
+			replay = r.Replay
+		}
+		switch {
+		case replay == "always":
+			a.Replay = append(a.Replay, stepOf(c))
+		case c.Kind != refs.KindDeterministic || c.Outcome != refs.Succeeded:
+		case c.Step == "" || outcome[c.Step] == refs.Succeeded:
+			a.Skip = append(a.Skip, stepOf(c))
+		}
 	}
 	return nil
 }
 
-// answer works out what is skipped, replayed and resumed.
-func (p *Plan) answer(ctx context.Context, chain []*refs.Checkpoint) error {
-	a := &p.Answer
-	t := a.Target
-	a.Pin = notes.Pin{Checkpoint: t.ID, Head: t.Head, Tree: t.Tree}
-	a.Lineage = &refs.Lineage{Kind: p.request.Kind, Run: p.request.Source, Step: t.Step, Checkpoint: t.ID}
-	books := map[string]*notes.Book{}
-	record := func(c *refs.Checkpoint) (notes.Record, error) {
-		if books[c.Run] == nil {
-			b, err := notes.OpenBook(ctx, p.repo, c.Run)
-			if err != nil {
-				return notes.Record{}, err
-			}
-			books[c.Run] = b
-		}
-		return books[c.Run].Record(ctx, c.ID)
-	}
-	for _, c := range chain[:len(a.Completed)] {
-		r, err := record(c)
+// record reads what the notes of a checkpoint's run say about it.
+func (p *Plan) record(ctx context.Context, c *refs.Checkpoint) (notes.Record, error) {
+	if p.books[c.Run] == nil {
+		b, err := notes.OpenBook(ctx, p.repo, c.Run)
 		if err != nil {
-			return err
+			return notes.Record{}, err
 		}
-		step := Step{c.Step, c.Kind, c.Run, c.ID}
-		switch {
-		case r.Replay == "always":
-			a.Replay = append(a.Replay, step)
-		case c.Kind == refs.KindDeterministic && c.Outcome == refs.Succeeded:
-			a.Skip = append(a.Skip, step)
-		}
+		p.books[c.Run] = b
 	}
+	return p.books[c.Run].Record(ctx, c.ID)
+}
+
+// session finds the agent's session to resume: the last one at or before the
+// target, or the one that the first run was started with.
+func (p *Plan) session(ctx context.Context, chain []*refs.Checkpoint, base *refs.Checkpoint) error {
+	a := &p.Answer
 	if p.request.FreshSession {
 		return nil
 	}
@@ -218,12 +245,15 @@ func (p *Plan) answer(ctx context.Context, chain []*refs.Checkpoint) error {
 		if c.Session == "" {
 			continue
 		}
-		r, err := record(c)
+		r, err := p.record(ctx, c)
 		if err != nil {
 			return err
 		}
 		a.Resume.SessionID = c.Session
 		return transcriptThere(c.Session, r.Transcript)
+	}
+	if base != nil {
+		a.Resume.SessionID = base.Session
 	}
 	return nil
 }
@@ -267,11 +297,30 @@ func (p *Plan) name(ctx context.Context) error {
 		return err
 	}
 	if l := old.Lineage; l != nil && l.Kind == a.Lineage.Kind && l.Run == a.Lineage.Run && l.Checkpoint == a.Lineage.Checkpoint {
-		a.Existed = true
-		return nil
+		return p.again(ctx, old.ID)
 	}
 	return fault.New(fault.Conflict, "run-exists", "a run named '%s' exists and is not this %s of '%s'", r.Run, verb(r.Kind), r.Source).
 		WithHint("choose another name, or leave --run out")
+}
+
+// again answers with the run that was made before, as it was asked for then.
+func (p *Plan) again(ctx context.Context, start string) error {
+	a := &p.Answer
+	book, err := notes.OpenBook(ctx, p.repo, a.Run)
+	if err != nil {
+		return err
+	}
+	state, err := book.State(ctx, start)
+	if err != nil {
+		return err
+	}
+	if state.Hidden {
+		return fault.New(fault.Conflict, "run-undone", "run '%s' was made by a rewind of '%s' that was undone", a.Run, p.request.Source).
+			WithHint("git checkpoint redo does it again; or choose another name")
+	}
+	a.Existed, a.Path = true, state.Created.Path
+	a.Resume.SessionID, a.Resume.Instructions = state.Created.Session, state.Created.Instructions
+	return nil
 }
 
 func verb(kind string) string {
@@ -307,6 +356,11 @@ func (p *Plan) AddTo(ctx context.Context, tx *refs.Transaction) error {
 	}
 	if r.Kind == refs.RewoundFrom {
 		if err := archive(ctx, p.repo, tx, r.Source, p.source, a.Run, r.By); err != nil {
+			return err
+		}
+		// Who takes hold of it from here on writes to its journal, and then
+		// this transaction is stale.
+		if err := refuseHeld(p.repo, r.Source); err != nil {
 			return err
 		}
 		tx.Verify(refs.RunRef(r.Source), p.source)
@@ -348,7 +402,7 @@ func journal(ctx context.Context, repo *refs.Repository, tx *refs.Transaction, r
 
 // Unwind adds to a transaction what takes a rewind back: the source is no
 // longer archived by the child, and the child is hidden. With again it is the
-// other way round.
+// other way round. A run of the two that was deleted meanwhile is left out.
 func Unwind(ctx context.Context, repo *refs.Repository, tx *refs.Transaction, source, child string, again bool, who refs.Identity) error {
 	back, hide := notes.EventUnarchived, notes.EventArchived
 	if again {
@@ -369,39 +423,11 @@ func Unwind(ctx context.Context, repo *refs.Repository, tx *refs.Transaction, so
 			return err
 		}
 	}
-	tip, err = repo.Tip(ctx, child)
-	if err != nil {
+	tip, err = repo.Ref(ctx, refs.RunRef(child))
+	if err != nil || tip == "" {
 		return err
 	}
 	return journal(ctx, repo, tx, child, tip, hide, who, func(notes.State) map[string]string {
 		return map[string]string{"who": who.String()}
 	})
-}
-
-// HolderLock is the file whose lock a process holds while it executes a run.
-func HolderLock(repo *refs.Repository, run string) string {
-	return filepath.Join(repo.Git().CommonDir, "checkpoint", "held", run)
-}
-
-// refuseHeld refuses to rewind a run that a live process executes.
-func refuseHeld(ctx context.Context, repo *refs.Repository, run string) error {
-	file := HolderLock(repo, run)
-	if _, err := os.Stat(file); err != nil {
-		return nil
-	}
-	l, err := lock.Acquire(ctx, file, "rewind", 0)
-	var held *lock.HeldError
-	if errors.As(err, &held) {
-		who := held.Holder
-		if who == "" {
-			who = "a process"
-		}
-		return fault.New(fault.Conflict, "run-held", "run '%s' is held by %s", run, strings.TrimSpace(who)).
-			WithHint("wait for it to end, or stop it; a fork leaves it alone")
-	}
-	if err != nil {
-		return fault.New(fault.Fatal, "io", "%w", err)
-	}
-	l.Release()
-	return nil
 }

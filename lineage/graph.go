@@ -15,11 +15,14 @@ import (
 type Node struct {
 	Run     string
 	Tip     string
-	Start   string // its start commit
-	At      time.Time
+	Start   string    // its start commit
+	At      time.Time // when it was created
 	State   notes.State
 	Lineage *refs.Lineage // what its journal says; where that is missing, its start commit
-	Missing bool          // other runs descend from it, but it is not there
+
+	Checkpoints int    // its own, without inherited ones
+	Missing     bool   // other runs descend from it, but it is not there
+	Fault       string // why the rest is unknown: its notes or chain cannot be read
 }
 
 // Graph is how runs descend from each other. It is built from what journals
@@ -83,21 +86,24 @@ func (g *Graph) Archived(run string) bool {
 			return true
 		}
 	}
-	return n.State.Archived(g.exists)
+	return n.State.Archived(g.rewoundFrom(run))
 }
 
-func (g *Graph) exists(run string) bool {
-	n := g.nodes[run]
-	return n != nil && !n.Missing
+// rewoundFrom tells whether a run is there and was rewound from another.
+func (g *Graph) rewoundFrom(source string) func(run string) bool {
+	return func(run string) bool {
+		n := g.nodes[run]
+		return n != nil && !n.Missing && n.Lineage != nil && n.Lineage.Kind == refs.RewoundFrom && n.Lineage.Run == source
+	}
 }
 
-// Status is a run's status.
+// Status is a run's status, "" for one that is not there.
 func (g *Graph) Status(run string) string {
 	n := g.nodes[run]
 	if n == nil || n.Missing {
 		return ""
 	}
-	return n.State.Status(g.exists)
+	return n.State.Status(g.rewoundFrom(run))
 }
 
 // Ancestors returns the runs that a run descends from, the nearest first. It

@@ -74,6 +74,7 @@ type Checkpoint struct {
 	Branch  string // full name of HEAD's branch; empty: detached
 	Index   string // the index commit; empty: the index was HEAD's tree
 	State   string // the operation under way: merge, rebase, …
+	Replay  string // "always": run the step again after a rewind
 	Start   string // the start commit of its run
 	Number  int    // 1-based among its run's own checkpoints; 0 for a start commit
 	Lineage *Lineage
@@ -107,6 +108,7 @@ const (
 	TrailerBranch  = "Checkpoint-Branch"
 	TrailerIndex   = "Checkpoint-Index"
 	TrailerState   = "Checkpoint-State"
+	TrailerReplay  = "Checkpoint-Replay"
 	TrailerStart   = "Checkpoint-Start"
 	TrailerNumber  = "Checkpoint-Number"
 	TrailerLineage = "Checkpoint-Lineage" // "<kind> <checkpoint> <run>[@<step>]"
@@ -134,6 +136,7 @@ func (c *Checkpoint) Message() string {
 	add(TrailerBranch, c.Branch)
 	add(TrailerIndex, c.Index)
 	add(TrailerState, c.State)
+	add(TrailerReplay, c.Replay)
 	add(TrailerStart, c.Start)
 	if c.Number > 0 {
 		add(TrailerNumber, strconv.Itoa(c.Number))
@@ -194,6 +197,8 @@ func ParseCheckpoint(id string, data []byte) (c *Checkpoint, ok bool, err error)
 			c.Index = t.Value
 		case TrailerState:
 			c.State = t.Value
+		case TrailerReplay:
+			c.Replay = t.Value
 		case TrailerStart:
 			c.Start = t.Value
 		case TrailerNumber:

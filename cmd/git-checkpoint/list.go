@@ -65,6 +65,9 @@ func (c *call) runTable(runs []worktree.RunInfo) {
 		from := ""
 		if r.Lineage != nil {
 			from = lineageText(r.Lineage)
+			if r.SourceGone {
+				from += ", which is gone"
+			}
 		}
 		fmt.Fprintf(table, "%s %s\t%s\t%s\t%s\t%s\t%s\n", mark, r.Run, runState(&r),
 			count(r.Checkpoints, "checkpoint", "checkpoints"), short(r.Tip), date(r.CreatedAt), from)

@@ -24,6 +24,7 @@ With RUN it shows everything about that run.`,
 }
 
 func runStatus(c *call) error {
+	c.anyway = true
 	return c.in(func(w *worktree.Worktree) error {
 		if len(c.args) > 0 {
 			r, err := w.RunStatus(c.ctx, c.args[0])
@@ -105,7 +106,11 @@ func (c *call) runStatus(r *worktree.RunInfo) {
 		c.Printf("created  %s\n", date(r.CreatedAt))
 	}
 	if r.Lineage != nil {
-		c.Printf("lineage  %s\n", lineageText(r.Lineage))
+		gone := ""
+		if r.SourceGone {
+			gone = ", which is gone"
+		}
+		c.Printf("lineage  %s%s\n", lineageText(r.Lineage), gone)
 	}
 	if r.Worktree != "" && !r.Here {
 		c.Printf("worktree %s, not this one: read-only here\n", r.Worktree)

@@ -77,6 +77,26 @@ func Acquire(ctx context.Context, path, purpose string, wait time.Duration) (*Lo
 	return &Lock{f}, nil
 }
 
+// Probe returns a HeldError if somebody holds the lock on path. It takes
+// nothing that another Probe could take for a holder; an Acquire at the same
+// moment may have to wait for it. Where there is no file there is no holder,
+// and the error matches fs.ErrNotExist.
+func Probe(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("lock '%s': %w", path, err)
+	}
+	defer f.Close()
+	free, err := tryShared(f)
+	switch {
+	case err != nil:
+		return fmt.Errorf("lock '%s': %w", path, err)
+	case !free:
+		return &HeldError{Path: path, Holder: readHolder(f)}
+	}
+	return nil
+}
+
 func readHolder(f *os.File) string {
 	b := make([]byte, 200)
 	n, _ := f.ReadAt(b, 0)

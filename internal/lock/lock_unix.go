@@ -11,9 +11,14 @@ import (
 
 // tryLock uses flock(2), not fcntl: its lock belongs to the open file, so it
 // passes to children and is not dropped when another descriptor is closed.
-func tryLock(f *os.File) (bool, error) {
+func tryLock(f *os.File) (bool, error) { return flock(f, unix.LOCK_EX) }
+
+// tryShared takes a lock that others may share.
+func tryShared(f *os.File) (bool, error) { return flock(f, unix.LOCK_SH) }
+
+func flock(f *os.File, how int) (bool, error) {
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 		switch {
 		case err == nil:
 			return true, nil

@@ -128,6 +128,7 @@ type RunInfo struct {
 	Checkpoints   int           `json:"checkpoints"` // its own, without inherited ones
 	Tip           string        `json:"tip"`
 	Lineage       *refs.Lineage `json:"lineage"`
+	SourceGone    bool          `json:"source_gone,omitempty"` // the run that it descends from is not there
 	CreatedAt     time.Time     `json:"created_at,omitzero"`
 	RequestDigest string        `json:"request_digest,omitempty"`
 	Current       bool          `json:"current"`           // of this worktree

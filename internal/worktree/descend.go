@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/lineage"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
@@ -199,40 +200,101 @@ func (w *Worktree) Fork(ctx context.Context, req DescendRequest) (*DescendResult
 		return nil, err
 	}
 	if plan.Answer.Existed {
-		w.said(req, &plan.Answer)
-		return &DescendResult{Answer: plan.Answer}, nil
+		return w.forkedBefore(ctx, req, &plan.Answer)
 	}
 	r.Run = plan.Answer.Run
 	return w.forkInto(ctx, req, r, &plan.Answer)
 }
 
-// forkInto makes a linked worktree for a fork and fills it.
-func (w *Worktree) forkInto(ctx context.Context, req DescendRequest, r lineage.Request, a *lineage.Answer) (*DescendResult, error) {
-	dir := req.Worktree
+// directory is the absolute path that a request names.
+func (w *Worktree) directory(dir string) string {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(w.git.CurrentDir(), dir)
 	}
-	branch, err := w.forkBranch(ctx, req, a)
+	return dir
+}
+
+// forkedBefore answers with the run that an earlier call made, and finishes
+// what it did not come to: to fill the worktree.
+func (w *Worktree) forkedBefore(ctx context.Context, req DescendRequest, a *lineage.Answer) (*DescendResult, error) {
+	dir := w.directory(req.Worktree)
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
+	}
+	if dir != filepath.Clean(a.Path) {
+		return nil, fault.New(fault.Conflict, "run-exists", "run '%s' was forked before, and its worktree is '%s'", a.Run, a.Path).
+			WithHint("choose another name, or git checkpoint switch %s in a worktree of your own", a.Run)
+	}
+	there, err := w.linked(ctx, dir)
+	if err != nil {
+		return nil, fault.New(fault.Conflict, "worktree-gone", "run '%s' was forked before, and its worktree '%s' is gone", a.Run, a.Path).
+			WithHint("git worktree add makes another; git checkpoint switch %s there goes on with the run", a.Run)
+	}
+	defer there.Close()
+	result := &DescendResult{Answer: *a, DryRun: req.DryRun}
+	w.said(req, a)
+	return result, there.answerFork(ctx, req, result)
+}
+
+// linked opens a worktree of this repository.
+func (w *Worktree) linked(ctx context.Context, dir string) (*Worktree, error) {
+	there, err := Open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.Conflict, "directory-exists", "make a worktree at '%s': something is there", req.Worktree).
-			WithHint("choose another directory")
+	if there.git.CommonDir != w.git.CommonDir || there.git.Dir == w.git.Dir || there.git.Prefix != "" {
+		there.Close()
+		return nil, fault.New(fault.Conflict, "directory-exists", "'%s' is no worktree of this repository", dir)
 	}
+	return there, nil
+}
+
+// answerFork tells, in the worktree of a fork that exists, what is checked out
+// there, after what was begun is done.
+func (w *Worktree) answerFork(ctx context.Context, req DescendRequest, result *DescendResult) error {
+	op, err := w.inProgress(ctx)
+	if err != nil {
+		return err
+	}
+	if op != nil && op.Kind == opFork && !req.DryRun {
+		if result.Restore, err = w.Continue(ctx); err != nil {
+			return err
+		}
+	}
+	head, err := w.repo.Head(ctx)
+	result.Worktree, result.Branch = w.git.Top, strings.TrimPrefix(head.Branch, "refs/heads/")
+	return err
+}
+
+// forkInto makes a linked worktree for a fork and fills it.
+func (w *Worktree) forkInto(ctx context.Context, req DescendRequest, r lineage.Request, a *lineage.Answer) (*DescendResult, error) {
 	if a.Target.Head == "" {
 		return nil, fault.New(fault.Conflict, "unborn-head", "checkpoint %.12s was made before the first commit: a worktree needs one", a.Target.ID).
 			WithHint("fork without --worktree, then git checkpoint switch %s", a.Run)
+	}
+	dir := w.directory(req.Worktree)
+	branch, left := w.leftBehind(ctx, dir, req, a)
+	if !left {
+		var err error
+		if branch, err = w.forkBranch(ctx, req, a); err != nil {
+			return nil, err
+		}
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fault.New(fault.Conflict, "directory-exists", "make a worktree at '%s': something is there", req.Worktree).
+				WithHint("choose another directory")
+		}
 	}
 	result := &DescendResult{Answer: *a, DryRun: req.DryRun, Worktree: dir, Branch: branch}
 	if req.DryRun {
 		w.said(req, a)
 		return result, nil
 	}
-	if err := w.git.Command(ctx, "worktree", "add", "--quiet", "--no-checkout", "-b", branch, dir, a.Target.Head).Run(); err != nil {
-		return nil, fault.New(fault.Fatal, "worktree-add", "make a worktree at '%s': %w", req.Worktree, err)
+	if !left {
+		if err := w.addWorktree(ctx, req, dir, branch, a.Target.Head); err != nil {
+			return nil, err
+		}
 	}
-	if err := w.fill(ctx, dir, r, result); err != nil {
+	if err := w.fill(ctx, dir, req, r, result); err != nil {
 		clean := context.WithoutCancel(ctx)
 		if id, _ := w.repo.Ref(clean, refs.RunRef(r.Run)); id == "" {
 			w.git.Command(clean, "worktree", "remove", "--force", dir).Run()
@@ -242,6 +304,46 @@ func (w *Worktree) forkInto(ctx context.Context, req DescendRequest, r lineage.R
 	}
 	w.said(req, &result.Answer)
 	return result, nil
+}
+
+func (w *Worktree) addWorktree(ctx context.Context, req DescendRequest, dir, branch, head string) error {
+	err := w.git.Command(ctx, "worktree", "add", "--quiet", "--no-checkout", "-b", branch, dir, head).Run()
+	git.Step("worktree added")
+	var failed *git.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &failed) && strings.Contains(failed.Stderr, "already"):
+		// Somebody else made it since we looked.
+		return fault.New(fault.Conflict, "directory-exists", "make a worktree at '%s': %w", req.Worktree, err).
+			WithHint("choose another directory or branch; git worktree list shows what there is")
+	}
+	return fault.New(fault.Fatal, "worktree-add", "make a worktree at '%s': %w", req.Worktree, err)
+}
+
+// leftBehind recognises the worktree that a killed call of the same fork made
+// and did not fill: it has no file and no index, and the branch that this fork
+// would make, at its commit.
+func (w *Worktree) leftBehind(ctx context.Context, dir string, req DescendRequest, a *lineage.Answer) (branch string, ok bool) {
+	branch = req.Branch
+	if branch == "" {
+		branch = w.config.BranchPrefix + a.Run
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != ".git" {
+		return "", false
+	}
+	there, err := w.linked(ctx, dir)
+	if err != nil {
+		return "", false
+	}
+	defer there.Close()
+	now, err := there.point0(ctx)
+	if err != nil || now != (point{Branch: "refs/heads/" + branch, Head: a.Target.Head}) {
+		return "", false
+	}
+	_, err = os.Lstat(filepath.Join(there.git.Dir, "index"))
+	return branch, errors.Is(err, fs.ErrNotExist)
 }
 
 // forkBranch is the branch of a fork's worktree.
@@ -254,6 +356,9 @@ func (w *Worktree) forkBranch(ctx context.Context, req DescendRequest, a *lineag
 		if err == nil && id != "" {
 			err = fault.New(fault.Conflict, "branch-exists", "a branch named '%s' exists", req.Branch).WithHint("choose another name")
 		}
+		if err == nil {
+			err = w.branchFits(ctx, "refs/heads/"+req.Branch)
+		}
 		return req.Branch, err
 	}
 	op := &operation{Before: point{Head: "none"}}
@@ -265,7 +370,7 @@ func (w *Worktree) forkBranch(ctx context.Context, req DescendRequest, a *lineag
 
 // fill makes the run in its new worktree, together with the record of the
 // restore that fills it.
-func (w *Worktree) fill(ctx context.Context, dir string, r lineage.Request, result *DescendResult) error {
+func (w *Worktree) fill(ctx context.Context, dir string, req DescendRequest, r lineage.Request, result *DescendResult) error {
 	there, err := Open(ctx, dir)
 	if err != nil {
 		return err
@@ -279,6 +384,10 @@ func (w *Worktree) fill(ctx context.Context, dir string, r lineage.Request, resu
 	if err != nil {
 		return err
 	}
+	result.Answer = plan.Answer
+	if plan.Answer.Existed {
+		return there.answerFork(ctx, req, result)
+	}
 	before, err := there.point0(ctx)
 	if err != nil {
 		return err
@@ -287,10 +396,7 @@ func (w *Worktree) fill(ctx context.Context, dir string, r lineage.Request, resu
 	op.After.Run = plan.Answer.Run
 	s := stepOf(op)
 	s.with = plan.AddTo
-	restored, err := there.perform(ctx, op, s)
-	if err != nil {
-		return err
-	}
-	result.Answer, result.Restore, result.Worktree = plan.Answer, restored, there.git.Top
-	return nil
+	result.Restore, err = there.perform(ctx, op, s)
+	result.Worktree = there.git.Top
+	return err
 }

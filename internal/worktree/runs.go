@@ -18,173 +18,81 @@ import (
 )
 
 // List returns the runs, oldest first; archived ones only with all. With
-// childrenOf, only the runs that descend directly from that one.
+// childrenOf, only the runs that descend directly from that one, which may be
+// gone.
 func (w *Worktree) List(ctx context.Context, all bool, childrenOf string) ([]RunInfo, error) {
 	if childrenOf != "" {
 		if err := refs.CheckRun(childrenOf); err != nil {
 			return nil, err
 		}
 	}
-	runs, err := w.repo.Runs(ctx)
-	if err != nil || len(runs) == 0 {
+	graph, err := lineage.Load(ctx, w.repo)
+	if err != nil {
 		return nil, err
 	}
+	infos, err := w.describeRuns(ctx, graph)
+	if err != nil {
+		return nil, err
+	}
+	if childrenOf == "" {
+		return slices.DeleteFunc(infos, func(r RunInfo) bool { return r.Archived && !all }), nil
+	}
+	if graph.Node(childrenOf) == nil {
+		_, err := w.repo.Tip(ctx, childrenOf) // it names the nearest
+		return nil, err
+	}
+	return slices.DeleteFunc(infos, func(r RunInfo) bool { return r.Lineage == nil || r.Lineage.Run != childrenOf }), nil
+}
+
+// describeRuns lists the runs of a graph that are there.
+func (w *Worktree) describeRuns(ctx context.Context, graph *lineage.Graph) ([]RunInfo, error) {
 	current, err := w.repo.CurrentRun(ctx)
 	if err != nil {
 		return nil, err
 	}
-	batch, err := object.OpenBatch(ctx, w.git)
-	if err != nil {
-		return nil, err
-	}
-	defer batch.Close()
-	infos, err := w.describe(batch, runs, current)
-	if err != nil {
-		return nil, err
-	}
-	w.derive(infos)
-	infos = slices.DeleteFunc(infos, func(r RunInfo) bool {
-		if childrenOf != "" {
-			return r.Lineage == nil || r.Lineage.Run != childrenOf
+	var infos []RunInfo
+	for _, n := range graph.Nodes() {
+		if n.Missing {
+			continue
 		}
-		return r.Archived && !all
-	})
-	slices.SortStableFunc(infos, func(a, b RunInfo) int { return a.CreatedAt.Compare(b.CreatedAt) })
+		r := RunInfo{
+			Run: n.Run, Tip: n.Tip, Status: graph.Status(n.Run), Archived: graph.Archived(n.Run), Checkpoints: n.Checkpoints,
+			Lineage: n.Lineage, CreatedAt: n.At, RequestDigest: n.State.Created.Digest, Current: n.Run == current,
+			Worktree: n.State.Created.Worktree, Here: w.id != "" && n.State.Created.Worktree == w.id,
+			Fault: n.Fault, start: n.Start, state: n.State,
+		}
+		if n.Lineage != nil {
+			source := graph.Node(n.Lineage.Run)
+			r.SourceGone = source == nil || source.Missing
+		}
+		infos = append(infos, r)
+	}
 	return infos, nil
 }
 
-// describe reads tips and journals of many runs in bulk. A run that cannot be
-// read is listed with its fault; it does not hide the others.
-func (w *Worktree) describe(batch *object.Batch, runs []refs.Run, current string) ([]RunInfo, error) {
-	infos := make([]RunInfo, len(runs))
-	starts := make([]string, len(runs))
-	tips := make([]string, len(runs))
-	for i, r := range runs {
-		infos[i] = RunInfo{Run: r.Name, Tip: r.Tip, Current: r.Name == current, Status: notes.Open}
-		tips[i] = r.Tip
-	}
-	err := batch.ReadAll(tips, func(i int, found bool, id string, _ object.Kind, data []byte) error {
-		if !found {
-			infos[i].Fault = "its tip is missing"
-			return nil
-		}
-		c, ok, err := refs.ParseCheckpoint(id, data)
-		if err != nil || !ok {
-			infos[i].Fault = "its tip is no checkpoint"
-			return nil
-		}
-		infos[i].Checkpoints, infos[i].CreatedAt, starts[i] = c.Number, c.At, c.Start
-		infos[i].start = c.Start
-		if c.Kind == refs.KindStart {
-			infos[i].Lineage = c.Lineage
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return infos, w.journals(batch, infos, starts)
-}
-
-// journals reads the note on each run's start commit: at any fan-out, the
-// likely ones first.
-func (w *Worktree) journals(batch *object.Batch, infos []RunInfo, starts []string) error {
-	left := make([]int, 0, len(infos))
-	for i := range infos {
-		if infos[i].Fault == "" && object.IsID(starts[i]) {
-			left = append(left, i)
-		}
-	}
-	for levels := 0; levels <= 2 && len(left) > 0; levels++ {
-		names := make([]string, len(left))
-		for j, i := range left {
-			names[j] = refs.NotesRef(infos[i].Run) + ":" + fanOut(starts[i], levels)
-		}
-		var missed []int
-		err := batch.ReadAll(names, func(j int, found bool, _ string, _ object.Kind, data []byte) error {
-			i := left[j]
-			if !found {
-				missed = append(missed, i)
-				return nil
-			}
-			w.applyJournal(&infos[i], data)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		left = missed
-	}
-	return nil
-}
-
-func fanOut(id string, levels int) string {
-	var b strings.Builder
-	for range levels {
-		b.WriteString(id[:2] + "/")
-		id = id[2:]
-	}
-	return b.String() + id
-}
-
-func (w *Worktree) applyJournal(info *RunInfo, data []byte) {
-	lines, err := notes.Parse(data)
-	var state notes.State
-	if err == nil {
-		state, err = notes.Derive(lines)
-	}
-	if err != nil {
-		info.Fault = err.Error()
-		return
-	}
-	none := func(string) bool { return false }
-	info.state, info.Status, info.Archived = state, state.Status(none), state.Archived(none)
-	info.Lineage, info.RequestDigest = state.Created.Lineage, state.Created.Digest
-	info.Worktree, info.Here = state.Created.Worktree, w.id != "" && state.Created.Worktree == w.id
-	if !state.CreatedAt.IsZero() {
-		info.CreatedAt = state.CreatedAt
-	}
-}
-
-// derive completes what the journals of all runs say together: a run that
-// another was rewound from is archived.
+// derive builds the graph of runs.
 func (w *Worktree) derive(infos []RunInfo) *lineage.Graph {
 	nodes := make([]lineage.Node, len(infos))
 	for i, r := range infos {
-		nodes[i] = lineage.Node{Run: r.Run, Tip: r.Tip, Start: r.start, At: r.CreatedAt, State: r.state, Lineage: r.Lineage}
+		nodes[i] = lineage.Node{Run: r.Run, Tip: r.Tip, Start: r.start, At: r.CreatedAt, State: r.state, Lineage: r.Lineage, Checkpoints: r.Checkpoints, Fault: r.Fault}
 	}
-	g := lineage.NewGraph(nodes)
-	for i := range infos {
-		if infos[i].Fault == "" {
-			infos[i].Status, infos[i].Archived = g.Status(infos[i].Run), g.Archived(infos[i].Run)
-		}
-	}
-	return g
+	return lineage.NewGraph(nodes)
 }
 
 // RunStatus tells everything about a run.
 func (w *Worktree) RunStatus(ctx context.Context, run string) (*RunInfo, error) {
-	tip, err := w.repo.Tip(ctx, run)
+	if _, err := w.repo.Tip(ctx, run); err != nil {
+		return nil, err
+	}
+	runs, err := w.List(ctx, true, "")
 	if err != nil {
 		return nil, err
 	}
-	current, err := w.repo.CurrentRun(ctx)
-	if err != nil {
-		return nil, err
+	i := slices.IndexFunc(runs, func(r RunInfo) bool { return r.Run == run })
+	if i < 0 {
+		return nil, fault.New(fault.NotFound, "no-such-run", "no run is named '%s'", run)
 	}
-	batch, err := object.OpenBatch(ctx, w.git)
-	if err != nil {
-		return nil, err
-	}
-	defer batch.Close()
-	infos, err := w.describe(batch, []refs.Run{{Name: run, Tip: tip}}, current)
-	if err != nil {
-		return nil, err
-	}
-	info := &infos[0]
-	if info.Fault == "" {
-		info.Status, info.Archived = info.state.Status(w.exists(ctx)), info.state.Archived(w.exists(ctx))
-	}
+	info := &runs[i]
 	err = w.Log(ctx, run, func(e Entry) bool {
 		info.Entries = append(info.Entries, e)
 		return true
@@ -268,6 +176,15 @@ func (w *Worktree) records(ctx context.Context, entries []Entry) error {
 		left = missed
 	}
 	return nil
+}
+
+func fanOut(id string, levels int) string {
+	var b strings.Builder
+	for range levels {
+		b.WriteString(id[:2] + "/")
+		id = id[2:]
+	}
+	return b.String() + id
 }
 
 func (w *Worktree) applyRecord(e *Entry, data []byte) error {

@@ -1,0 +1,139 @@
+package lineage
+
+import (
+	"context"
+	"strings"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/notes"
+	"github.com/git-checkpoint/git-checkpoint/refs"
+)
+
+// Load reads every run of a repository and what its journal says, in bulk,
+// and builds the graph of them. A run that cannot be read does not hide the
+// others: its node has a Fault.
+func Load(ctx context.Context, repo *refs.Repository) (*Graph, error) {
+	runs, err := repo.Runs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]Node, len(runs))
+	for i, r := range runs {
+		nodes[i] = Node{Run: r.Name, Tip: r.Tip}
+	}
+	if len(runs) > 0 {
+		batch, err := object.OpenBatch(ctx, repo.Git())
+		if err != nil {
+			return nil, err
+		}
+		defer batch.Close()
+		if err := readTips(batch, nodes); err != nil {
+			return nil, err
+		}
+		if err := readJournals(batch, nodes); err != nil {
+			return nil, err
+		}
+	}
+	return NewGraph(nodes), nil
+}
+
+// readTips reads what the newest commit of each run says.
+func readTips(batch *object.Batch, nodes []Node) error {
+	tips := make([]string, len(nodes))
+	for i := range nodes {
+		tips[i] = nodes[i].Tip
+	}
+	return batch.ReadAll(tips, func(i int, found bool, id string, _ object.Kind, data []byte) error {
+		n := &nodes[i]
+		if !found {
+			n.Fault = "its tip is missing"
+			return nil
+		}
+		c, ok, err := refs.ParseCheckpoint(id, data)
+		if err != nil || !ok {
+			n.Fault = "its tip is no checkpoint"
+			return nil
+		}
+		n.Checkpoints, n.At, n.Start = c.Number, c.At, c.Start
+		if c.Kind == refs.KindStart {
+			n.Lineage = c.Lineage
+		}
+		return nil
+	})
+}
+
+// readJournals reads the note on each run's start commit: at any fan-out, the
+// likely ones first.
+func readJournals(batch *object.Batch, nodes []Node) error {
+	var left []*Node
+	for i := range nodes {
+		if nodes[i].Fault == "" && object.IsID(nodes[i].Start) {
+			left = append(left, &nodes[i])
+		}
+	}
+	for levels := 0; levels <= 2 && len(left) > 0; levels++ {
+		names := make([]string, len(left))
+		for i, n := range left {
+			names[i] = refs.NotesRef(n.Run) + ":" + fanOut(n.Start, levels)
+		}
+		var missed []*Node
+		err := batch.ReadAll(names, func(i int, found bool, _ string, _ object.Kind, data []byte) error {
+			if !found {
+				missed = append(missed, left[i])
+				return nil
+			}
+			left[i].read(data)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		left = missed
+	}
+	return readStarts(batch, left)
+}
+
+// read takes in what a journal says.
+func (n *Node) read(journal []byte) {
+	lines, err := notes.Parse(journal)
+	var state notes.State
+	if err == nil {
+		state, err = notes.Derive(lines)
+	}
+	if err != nil {
+		n.Fault = err.Error()
+		return
+	}
+	n.State, n.Lineage = state, state.Created.Lineage
+	if !state.CreatedAt.IsZero() {
+		n.At = state.CreatedAt
+	}
+}
+
+// readStarts takes from the start commits what no journal says.
+func readStarts(batch *object.Batch, nodes []*Node) error {
+	starts := make([]string, len(nodes))
+	for i, n := range nodes {
+		starts[i] = n.Start
+	}
+	return batch.ReadAll(starts, func(i int, found bool, id string, _ object.Kind, data []byte) error {
+		if !found {
+			nodes[i].Fault = "its start commit is missing"
+			return nil
+		}
+		if c, ok, err := refs.ParseCheckpoint(id, data); err == nil && ok {
+			nodes[i].Lineage, nodes[i].At = c.Lineage, c.At
+		}
+		return nil
+	})
+}
+
+// fanOut is the path of an object's note behind some levels of directories.
+func fanOut(id string, levels int) string {
+	var b strings.Builder
+	for range levels {
+		b.WriteString(id[:2] + "/")
+		id = id[2:]
+	}
+	return b.String() + id
+}
