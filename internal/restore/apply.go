@@ -121,9 +121,9 @@ func (p *Plan) storeRaw(ctx context.Context, names []string) (map[string]string,
 	for _, name := range names {
 		wanted[name] = true
 	}
-	for name, h := range p.have {
-		if wanted[name] || path.Base(name) == ".gitattributes" {
-			entries = append(entries, index.Entry{Path: name, Mode: h.Mode, ID: h.ID})
+	for _, h := range p.snap.Files.Entries {
+		if wanted[h.Path] || path.Base(h.Path) == ".gitattributes" {
+			entries = append(entries, index.Entry{Path: h.Path, Mode: h.Mode, ID: h.ID})
 		}
 	}
 	// Where git cannot even write it (a filter fails), the bytes are all there is.

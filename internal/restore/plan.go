@@ -348,13 +348,17 @@ func (p *Plan) makeReady(ctx context.Context) error {
 	}
 	candidates := p.keepCandidates()
 	rules := map[string]bool{}
-	for name, w := range p.want {
-		base := path.Base(name)
+	for _, w := range p.target.Files {
+		// git takes them from the index where they are absent by skip-worktree.
+		base := path.Base(w.Path)
 		if base == ".gitattributes" || base == ".gitignore" && len(candidates) > 0 {
-			rules[name] = true
-			if !slices.ContainsFunc(entries, func(e index.Entry) bool { return e.Path == name }) {
-				entries = append(entries, index.Entry{Path: name, Mode: w.Mode, ID: w.ID})
-			}
+			rules[w.Path] = true
+		}
+	}
+	entries = slices.DeleteFunc(entries, func(e index.Entry) bool { return rules[e.Path] })
+	for _, w := range p.target.Files {
+		if rules[w.Path] {
+			entries = append(entries, index.Entry{Path: w.Path, Mode: w.Mode, ID: w.ID})
 		}
 	}
 	if err := checkOut(ctx, p.repo, p.stage, entries); err != nil {

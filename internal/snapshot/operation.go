@@ -43,11 +43,11 @@ type Operation struct {
 }
 
 // stateFiles are those of a single step. The first of a kind marks it.
-var stateFiles = []string{"MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "MERGE_RR", "SQUASH_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD"}
+var stateFiles = []string{"MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "MERGE_RR", "SQUASH_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD", "MERGE_AUTOSTASH"}
 
 // pseudoRefs are those state files that git keeps as refs; in a reftable
 // repository they are no files.
-var pseudoRefs = map[string]bool{"CHERRY_PICK_HEAD": true, "REVERT_HEAD": true}
+var pseudoRefs = map[string]bool{"CHERRY_PICK_HEAD": true, "REVERT_HEAD": true, "MERGE_AUTOSTASH": true}
 
 // ReadOperation looks for an operation under way.
 func ReadOperation(ctx context.Context, repo *git.Repo) (*Operation, error) {
@@ -96,7 +96,7 @@ func ReadOperation(ctx context.Context, repo *git.Repo) (*Operation, error) {
 		op.Files = nil
 		return op, nil
 	}
-	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD"} {
+	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "MERGE_AUTOSTASH"} {
 		for _, line := range strings.Fields(string(op.Files[name])) {
 			if object.IsID(line) {
 				op.Commits = append(op.Commits, line)
