@@ -445,9 +445,16 @@ type Error struct {
 	Err    error
 }
 
-// Reason is the first line that git said, without its "fatal: " or "error: ".
+// Reason is the line in which git says what was fatal, else the first one,
+// without its "fatal: " or "error: ".
 func (e *Error) Reason() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(e.Stderr), "\n")
+	for l := range strings.Lines(e.Stderr) {
+		if strings.HasPrefix(l, "fatal: ") {
+			line = strings.TrimSpace(l)
+			break
+		}
+	}
 	for _, p := range []string{"fatal: ", "error: "} {
 		line = strings.TrimPrefix(line, p)
 	}

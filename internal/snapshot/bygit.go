@@ -596,7 +596,8 @@ func (w *work) update(ctx context.Context, files *index.Index, added []string) (
 	}
 	c := w.git(ctx, "update-index", "-z", "--add", "--remove", "--replace", "--stdin")
 	if err := c.WithInput([]byte(input.String())).Run(); err != nil {
-		return nil, failed("store the files", err)
+		return nil, fault.New(fault.Fatal, "snapshot", "store the files: %w", err).
+			WithHint("nothing was saved; git add has the same trouble, so mend the file, its filter or its attributes")
 	}
 	git.Step("files stored")
 	return changed, nil
