@@ -38,6 +38,10 @@ type call struct {
 	flags *cli.Context
 	args  []string // before "--", and after it if the command takes no paths
 	paths []string // after "--"
+
+	// anyway makes settings that cannot be read warnings, for a command that
+	// has to work whatever they say.
+	anyway bool
 }
 
 // constructor makes a command. Only the one that is run is made, unless help
@@ -65,6 +69,7 @@ func commands() []constructor {
 		{"fork", forkCommand},
 		{"list", listCommand},
 		{"verify", verifyCommand},
+		{"config", configCommand},
 		{"hook", hookCommand},
 		{"react", reactCommand},
 		{"version", versionCommand},
@@ -175,7 +180,11 @@ func (c *call) arg(i int) string {
 // in opens the worktree that the command runs in, and passes on what it
 // warns of.
 func (c *call) in(do func(*worktree.Worktree) error) error {
-	w, err := worktree.Open(c.ctx, "")
+	open := worktree.Open
+	if c.anyway {
+		open = worktree.OpenAnyway
+	}
+	w, err := open(c.ctx, "")
 	if err != nil {
 		return err
 	}

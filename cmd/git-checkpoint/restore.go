@@ -49,6 +49,7 @@ func runRestore(c *call) error {
 		if request.Checkpoint != "" || request.Reset || request.DryRun || c.paths != nil {
 			return fault.New(fault.Invalid, "excess-argument", "git checkpoint restore --continue takes nothing else: it finishes what was begun")
 		}
+		c.anyway = true
 		return c.restoring(func(w *worktree.Worktree) (*worktree.RestoreResult, error) { return w.Continue(c.ctx) })
 	}
 	if request.Checkpoint == "" {

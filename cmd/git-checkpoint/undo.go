@@ -14,6 +14,7 @@ To take back what was changed since the last checkpoint instead, use git checkpo
 			{"git checkpoint undo", "take back the last restore"},
 		},
 		run: func(c *call) error {
+			c.anyway = true
 			return c.restoring(func(w *worktree.Worktree) (*worktree.RestoreResult, error) { return w.Undo(c.ctx) })
 		},
 	}

@@ -3,7 +3,7 @@
 package config
 
 import (
-	"fmt"
+	"context"
 	"os"
 	"strconv"
 	"strings"
@@ -14,61 +14,162 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
 
-// Config is the settings that hold for a repository.
+// Config is the settings that hold for a repository. What each is for is told
+// by its entry in Keys.
 type Config struct {
-	CommitName    string
-	CommitEmail   string
-	CommitMessage string   // template of the subject; empty: our own
-	MaxFileSize   int64    // bytes; untracked files above it are skipped; 0: no limit
-	Exclude       []string // gitignore patterns of untracked files to leave out
-	BranchPrefix  string   // of branches that rewind and switch make
-	// AutoCheckpoint is whether hooks and reactors do anything.
 	AutoCheckpoint bool
+	CommitName     string
+	CommitEmail    string
+	CommitMessage  string // empty: our own
+	MaxFileSize    int64  // bytes; 0: no limit
+	Exclude        []string
+	BranchPrefix   string
 }
 
 // DefaultMaxFileSize is 50 MiB.
 const DefaultMaxFileSize = 50 << 20
 
-// Load reads the settings: git config checkpoint.*, and over it the
-// variables GIT_CHECKPOINT_*. A value that cannot be is fault.Invalid.
+// Load reads the settings. What cannot be read is fault.Invalid.
 func Load(repo *git.Repo) (*Config, error) {
-	c := &Config{
-		CommitName:   first(repo, "git-checkpoint", "user.name"),
-		CommitEmail:  first(repo, "git-checkpoint@localhost", "user.email"),
-		MaxFileSize:  DefaultMaxFileSize,
-		BranchPrefix: "checkpoint/",
-
-		AutoCheckpoint: true,
-	}
-	if v, ok := lookup(repo, "auto_checkpoint"); ok {
-		b, err := git.ParseBool(v)
-		if err != nil {
-			return nil, fault.New(fault.Invalid, "invalid-config", "read setting '%s': '%s' is no boolean", GitKey("auto_checkpoint"), v)
-		}
-		c.AutoCheckpoint = b
-	}
-	text := func(name string, to *string) {
-		if v, ok := lookup(repo, name); ok && v != "" {
-			*to = v
-		}
-	}
-	text("commit.name", &c.CommitName)
-	text("commit.email", &c.CommitEmail)
-	text("commit.message", &c.CommitMessage)
-	text("branch_prefix", &c.BranchPrefix)
-	if v, ok := lookup(repo, "snapshot.max_file_size"); ok {
-		n, err := parseSize(v)
-		if err != nil {
-			return nil, fault.New(fault.Invalid, "invalid-config", "read setting '%s': %w", GitKey("snapshot.max_file_size"), err)
-		}
-		c.MaxFileSize = n
-	}
-	if v, ok := os.LookupEnv(variable("snapshot.exclude")); ok {
-		c.Exclude = strings.Fields(v)
-	} else {
-		c.Exclude = repo.Config[strings.ToLower(GitKey("snapshot.exclude"))]
+	c, faults := Read(repo)
+	if len(faults) > 0 {
+		return nil, faults[0]
 	}
 	return c, nil
+}
+
+// Read reads the settings, each layer over the one before: the defaults,
+// .checkpoint.toml, git config checkpoint.*, the variables GIT_CHECKPOINT_*.
+// What cannot be read is left out and told; each fault is fault.Invalid.
+func Read(repo *git.Repo) (*Config, []error) {
+	l := &layers{repo: repo, config: defaults(repo)}
+	l.all()
+	return l.config, l.faults
+}
+
+// layers is one reading of all settings.
+type layers struct {
+	repo   *git.Repo
+	config *Config
+	faults []error
+	// origin is told of each value that is set, if it is not nil.
+	origin func(k *Key, where string)
+	// places are where git's settings stand, by the key as git lists it; nil
+	// where nobody asks.
+	places map[string]string
+}
+
+func (l *layers) all() {
+	l.file()
+	for i := range Keys {
+		k := &Keys[i]
+		if texts := l.repo.Config[listed(k.Name)]; len(texts) > 0 {
+			set, err := k.setText(l.config, texts)
+			l.note(k, set, err, "git config "+GitKey(k.Name), l.places[listed(k.Name)])
+		}
+		if text := os.Getenv(Variable(k.Name)); text != "" {
+			texts := []string{text}
+			if _, list := k.to(l.config).(*[]string); list {
+				texts = append([]string{""}, strings.Fields(text)...)
+			}
+			set, err := k.setText(l.config, texts)
+			l.note(k, set, err, "the variable "+Variable(k.Name), "environment "+Variable(k.Name))
+		}
+	}
+}
+
+// note takes down how a value was read.
+func (l *layers) note(k *Key, set bool, err error, name, where string) {
+	switch {
+	case err != nil:
+		l.faults = append(l.faults, fault.New(fault.Invalid, "invalid-config", "read %s: %w", name, err))
+	case set && l.origin != nil:
+		l.origin(k, where)
+	}
+}
+
+// Setting is a key with its value and where that came from.
+type Setting struct {
+	Key     string `json:"key"`
+	Value   any    `json:"value"`  // bool, string, int64 or []string
+	Origin  string `json:"origin"` // "default", ".checkpoint.toml:<line>", "git config <scope> <file>", "environment <variable>"
+	Default any    `json:"default"`
+}
+
+// List returns every setting. The faults are those of Read.
+func List(ctx context.Context, repo *git.Repo) ([]Setting, []error) {
+	places, err := gitPlaces(ctx, repo)
+	if err != nil {
+		return nil, []error{err}
+	}
+	origins := map[string]string{}
+	l := &layers{repo: repo, config: defaults(repo), places: places}
+	l.origin = func(k *Key, where string) { origins[k.Name] = where }
+	l.all()
+	plain := defaults(repo)
+	list := make([]Setting, len(Keys))
+	for i := range Keys {
+		k := &Keys[i]
+		list[i] = Setting{Key: k.Name, Value: k.value(l.config), Default: k.value(plain), Origin: "default"}
+		if where, ok := origins[k.Name]; ok {
+			list[i].Origin = where
+		}
+	}
+	return list, l.faults
+}
+
+func (k *Key) value(c *Config) any {
+	switch v := k.to(c).(type) {
+	case *bool:
+		return *v
+	case *int64:
+		return *v
+	case *[]string:
+		return append([]string{}, *v...)
+	case *string:
+		return *v
+	}
+	return nil
+}
+
+// gitPlaces asks git where each of our settings stands; of several the last,
+// which counts.
+func gitPlaces(ctx context.Context, repo *git.Repo) (map[string]string, error) {
+	c := repo.Command(ctx, "config", "--list", "-z", "--show-scope", "--show-origin")
+	fields, err := c.Lines()
+	if err != nil {
+		return nil, fault.New(fault.Fatal, "git-config", "ask git where settings stand: %w", err)
+	}
+	places := map[string]string{}
+	for ; len(fields) >= 3; fields = fields[3:] {
+		scope, file := fields[0], fields[1]
+		key, _, _ := strings.Cut(fields[2], "\n")
+		if !strings.HasPrefix(key, "checkpoint.") {
+			continue
+		}
+		if file = strings.TrimPrefix(file, "file:"); scope == "command" {
+			file = "line"
+		}
+		places[key] = "git config " + scope + " " + file
+	}
+	return places, nil
+}
+
+// Unknown returns the keys under checkpoint. in git's configuration that are
+// no settings, as git lists them. git ignores what it does not know, and a
+// newer version may know more, so they are no faults.
+func Unknown(repo *git.Repo) []string {
+	known := map[string]bool{}
+	for _, k := range Keys {
+		known[listed(k.Name)] = true
+	}
+	var unknown []string
+	for key := range repo.Config {
+		if strings.HasPrefix(key, "checkpoint.") && !known[key] {
+			unknown = append(unknown, key)
+		}
+	}
+	return unknown
 }
 
 func first(repo *git.Repo, def string, key string) string {
@@ -76,58 +177,6 @@ func first(repo *git.Repo, def string, key string) string {
 		return v
 	}
 	return def
-}
-
-// GitKey is how a setting is called in git config: snapshot.max_file_size is
-// checkpoint.snapshot.maxFileSize.
-func GitKey(name string) string {
-	parts := strings.Split(name, "_")
-	for i := 1; i < len(parts); i++ {
-		if parts[i] != "" {
-			parts[i] = strings.ToUpper(parts[i][:1]) + parts[i][1:]
-		}
-	}
-	return "checkpoint." + strings.Join(parts, "")
-}
-
-func variable(name string) string {
-	return "GIT_CHECKPOINT_" + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
-}
-
-func lookup(repo *git.Repo, name string) (string, bool) {
-	if v, ok := os.LookupEnv(variable(name)); ok {
-		return v, true
-	}
-	key := GitKey(name)
-	// git folds the case of a section's and a variable's name, not of what is between.
-	section, rest, _ := strings.Cut(key, ".")
-	if i := strings.LastIndexByte(rest, '.'); i >= 0 {
-		return repo.Config.Get(section + "." + rest[:i] + strings.ToLower(rest[i:]))
-	}
-	return repo.Config.Get(section + "." + strings.ToLower(rest))
-}
-
-// parseSize reads a size as git does: bytes, or with k, m or g.
-func parseSize(v string) (int64, error) {
-	number, unit := strings.TrimSpace(v), int64(1)
-	if number != "" {
-		switch number[len(number)-1] {
-		case 'k', 'K':
-			unit = 1 << 10
-		case 'm', 'M':
-			unit = 1 << 20
-		case 'g', 'G':
-			unit = 1 << 30
-		}
-	}
-	if unit > 1 {
-		number = number[:len(number)-1]
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 0 || n > (1<<62)/unit {
-		return 0, fmt.Errorf("'%s' is no size; write bytes, or a number with k, m or g", v)
-	}
-	return n * unit, nil
 }
 
 // Identity is who signs checkpoints, as of now.

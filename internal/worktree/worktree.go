@@ -35,22 +35,44 @@ type Worktree struct {
 }
 
 // Open opens the worktree that dir lies in; empty means the current directory.
+// Settings that cannot be read are fault.Invalid.
 func Open(ctx context.Context, dir string) (*Worktree, error) {
+	w, faults, err := open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(faults) > 0 {
+		w.Close()
+		return nil, faults[0]
+	}
+	return w, nil
+}
+
+// OpenAnyway is Open for what has to work whatever the settings say: those
+// that cannot be read are warned of and left out.
+func OpenAnyway(ctx context.Context, dir string) (*Worktree, error) {
+	w, faults, err := open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range faults {
+		w.warn("%v", f)
+	}
+	return w, nil
+}
+
+func open(ctx context.Context, dir string) (*Worktree, []error, error) {
 	repo, err := refs.Open(ctx, dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	c, err := config.Load(repo.Git())
-	if err != nil {
-		repo.Close()
-		return nil, err
-	}
+	c, faults := config.Read(repo.Git())
 	w := &Worktree{repo: repo, git: repo.Git(), config: c}
 	if w.id, err = readID(w.home("worktree-id")); err != nil {
 		repo.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return w, nil
+	return w, faults, nil
 }
 
 // Close ends what Open started.

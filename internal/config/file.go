@@ -1,0 +1,207 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/refs"
+)
+
+// FileName is the team's policy, at the top of the working tree.
+const FileName = ".checkpoint.toml"
+
+// maxFileLen bounds the file: it comes with a clone.
+const maxFileLen = 256 << 10
+
+// file reads the layer of .checkpoint.toml.
+func (l *layers) file() {
+	if l.repo.Top == "" {
+		return
+	}
+	path := filepath.Join(l.repo.Top, FileName)
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	var data []byte
+	if err == nil {
+		data, err = readInside(l.repo.Top, path, info)
+	}
+	if err != nil {
+		l.faults = append(l.faults, fault.New(fault.Invalid, "invalid-config", "read %s: %w", FileName, err))
+		return
+	}
+	l.text(string(data))
+}
+
+// readInside reads a file of the working tree, not one that a link leads to
+// outside of it.
+func readInside(top, path string, info os.FileInfo) ([]byte, error) {
+	if info.Mode()&os.ModeSymlink != 0 {
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return nil, err
+		}
+		if top, err = filepath.EvalSymlinks(top); err != nil {
+			return nil, err
+		}
+		rel, err := filepath.Rel(top, target)
+		if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+			return nil, errors.New("it is a link to outside of the working tree")
+		}
+		path = target
+		if info, err = os.Lstat(path); err != nil {
+			return nil, err
+		}
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileLen+1))
+	if err == nil && len(data) > maxFileLen {
+		err = fmt.Errorf("it is larger than %d bytes", maxFileLen)
+	}
+	return data, err
+}
+
+// text sets what a file says, definition by definition.
+func (l *layers) text(text string) {
+	if utf16(text) {
+		l.fileFault(1, 1, "it is UTF-16; TOML is UTF-8", "")
+		return
+	}
+	var values map[string]any
+	if _, err := toml.Decode(text, &values); err != nil {
+		var at toml.ParseError
+		if errors.As(err, &at) {
+			message := strings.TrimSuffix(at.Message, ".")
+			l.fileFault(at.Position.Line, at.Position.Col, strings.ToLower(message[:1])+message[1:], "")
+		} else {
+			l.fileFault(1, 1, err.Error(), "")
+		}
+		return
+	}
+	for _, d := range locate(text) {
+		if !d.inArray {
+			l.define(d, values)
+		}
+	}
+}
+
+// utf16 recognises a file by its byte order mark, which the parser of TOML
+// would skip.
+func utf16(text string) bool {
+	return strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff")
+}
+
+// define sets one key, or says why it cannot be.
+func (l *layers) define(d definition, values map[string]any) {
+	value := valueAt(values, d.path)
+	if value == nil {
+		return // in an array of tables where none may be: told at its header
+	}
+	_, table := value.(map[string]any)
+	for i := range Keys {
+		k := &Keys[i]
+		path := strings.Split(k.Name, ".")
+		switch {
+		case equal(path, d.path):
+			if d.header {
+				l.fileFault(d.line, d.column, fmt.Sprintf("'%s' is a setting, not a table", k.Name), "")
+				return
+			}
+			l.set(k, d, value)
+			return
+		case len(d.path) < len(path) && equal(path[:len(d.path)], d.path) && table:
+			return // its keys follow
+		case len(d.path) < len(path) && equal(path[:len(d.path)], d.path):
+			l.fileFault(d.line, d.column, fmt.Sprintf("'%s' must be a table, and is %s", keyText(d.path), typeName(value)), "")
+			return
+		}
+	}
+	hint := ""
+	if near := refs.Nearest(strings.Join(d.path, "."), names()); near != "" {
+		hint = "did you mean '" + near + "'?"
+	}
+	l.fileFault(d.line, d.column, fmt.Sprintf("unknown key '%s'", keyText(d.path)), hint)
+}
+
+func (l *layers) set(k *Key, d definition, value any) {
+	if !k.Tracked {
+		l.fileFault(d.line, d.column, fmt.Sprintf("'%s' cannot be set by a file that comes with the repository", k.Name),
+			"git config "+GitKey(k.Name)+" sets it")
+		return
+	}
+	set, err := k.setValue(l.config, value)
+	if err != nil {
+		l.fileFault(d.line, d.column, fmt.Sprintf("'%s': %v", k.Name, err), "")
+		return
+	}
+	if set && l.origin != nil {
+		l.origin(k, fmt.Sprintf("%s:%d", FileName, d.line))
+	}
+}
+
+func (l *layers) fileFault(line, column int, message, hint string) {
+	e := fault.New(fault.Invalid, "invalid-config", "%s:%d:%d: %s", FileName, line, column, message)
+	if hint == "" {
+		hint = "git checkpoint config -h lists the settings"
+	}
+	l.faults = append(l.faults, e.WithHint("%s", hint))
+}
+
+func names() []string {
+	list := make([]string, len(Keys))
+	for i, k := range Keys {
+		list[i] = k.Name
+	}
+	return list
+}
+
+func equal(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// valueAt follows a path into decoded TOML; nil where it leads nowhere.
+func valueAt(values map[string]any, path []string) any {
+	var value any = values
+	for _, part := range path {
+		table, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = table[part]
+	}
+	return value
+}
+
+// keyText writes a key as TOML does, with quotes where it needs them.
+func keyText(path []string) string {
+	parts := make([]string, len(path))
+	for i, p := range path {
+		if parts[i] = p; p == "" || strings.ContainsFunc(p, func(r rune) bool { return !isBare(r) }) {
+			parts[i] = fmt.Sprintf("%q", p)
+		}
+	}
+	return strings.Join(parts, ".")
+}
