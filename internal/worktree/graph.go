@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
@@ -87,14 +88,23 @@ func (w *Worktree) graphInput(ctx context.Context, runs []RunInfo) (string, erro
 	defer batch.Close()
 	var input strings.Builder
 	var starts []string
+	damaged := slices.ContainsFunc(runs, func(r RunInfo) bool { return r.Fault != "" })
 	for _, r := range runs {
 		if r.Fault != "" {
 			w.warn("run '%s' cannot be drawn: %s", r.Run, r.Fault)
 			continue
 		}
+		start := r.start
+		if (r.SourceGone || damaged) && r.Lineage.Inherits() {
+			// Which run its history begins with only the chain tells.
+			if start, err = w.firstStart(ctx, r.Tip); err != nil {
+				w.warn("run '%s' cannot be drawn: %v", r.Run, err)
+				continue
+			}
+		}
 		input.WriteString(r.Tip + "\n")
-		if object.IsID(r.start) {
-			starts = append(starts, r.start)
+		if object.IsID(start) {
+			starts = append(starts, start)
 		}
 	}
 	err = batch.ReadAll(starts, func(_ int, found bool, id string, _ object.Kind, data []byte) error {
@@ -108,6 +118,18 @@ func (w *Worktree) graphInput(ctx context.Context, runs []RunInfo) (string, erro
 		return nil
 	})
 	return input.String(), err
+}
+
+// firstStart is the start commit that all of a chain stands on.
+func (w *Worktree) firstStart(ctx context.Context, tip string) (string, error) {
+	first := ""
+	err := w.repo.Walk(ctx, tip, func(c *refs.Checkpoint) bool {
+		if c.Kind == refs.KindStart {
+			first = c.ID
+		}
+		return true
+	})
+	return first, err
 }
 
 func graphLine(text string, graph *lineage.Graph, tips map[string][]RunInfo) GraphLine {
