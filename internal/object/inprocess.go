@@ -2,7 +2,6 @@ package object
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -72,9 +71,8 @@ func (s *InProcess) Read(ctx context.Context, id string) (Kind, []byte, error) {
 		return "", nil, unreadable(id, err)
 	}
 	kind := Kind(o.Type().String())
-	// go-git does not compare an object with its id, git does.
 	if ID(s.format, kind, data) != id {
-		return "", nil, unreadable(id, errors.New("its content does not match its id"))
+		return "", nil, unreadable(id, errMismatch)
 	}
 	return kind, data, nil
 }

@@ -137,6 +137,10 @@ func missing(id string) error {
 		WithHint("git fsck tells what else is missing; a shallow clone may lack it")
 }
 
+// errMismatch is found by us: neither go-git nor cat-file compares an object
+// that it reads with its id.
+var errMismatch = errors.New("its content does not match its id")
+
 func unreadable(id string, err error) error {
 	return fault.New(fault.Integrity, "object-unreadable", "read object %s: %w", id, err)
 }

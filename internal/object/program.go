@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -38,7 +40,8 @@ func (s *Program) Read(ctx context.Context, id string) (Kind, []byte, error) {
 	if !IsID(id) {
 		return "", nil, missing(id)
 	}
-	if s.batch == nil {
+	if s.batch == nil || s.batch.broken != nil {
+		// A damaged object ends git; the next is another matter.
 		b, err := OpenBatch(ctx, s.repo)
 		if err != nil {
 			return "", nil, err
@@ -46,6 +49,15 @@ func (s *Program) Read(ctx context.Context, id string) (Kind, []byte, error) {
 		s.batch = b
 	}
 	_, kind, data, err := s.batch.Read(id)
+	if errors.Is(err, ErrMissing) {
+		// So git answers for a damaged one too.
+		if _, lost := os.Lstat(filepath.Join(s.repo.CommonDir, "objects", id[:2], id[2:])); lost == nil {
+			return "", nil, unreadable(id, errors.New("its file is damaged"))
+		}
+	}
+	if err == nil && ID(s.format, kind, data) != id {
+		return "", nil, unreadable(id, errMismatch)
+	}
 	return kind, data, err
 }
 
