@@ -11,6 +11,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/tomlpos"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
 
@@ -93,8 +94,8 @@ func (l *layers) text(text string) {
 		}
 		return
 	}
-	for _, d := range locate(text) {
-		if !d.inArray {
+	for _, d := range tomlpos.Locate(text) {
+		if !d.InArray {
 			l.define(d, values)
 		}
 	}
@@ -107,8 +108,8 @@ func utf16(text string) bool {
 }
 
 // define sets one key, or says why it cannot be.
-func (l *layers) define(d definition, values map[string]any) {
-	value := valueAt(values, d.path)
+func (l *layers) define(d tomlpos.Definition, values map[string]any) {
+	value := valueAt(values, d.Path)
 	if value == nil {
 		return // in an array of tables where none may be: told at its header
 	}
@@ -117,40 +118,40 @@ func (l *layers) define(d definition, values map[string]any) {
 		k := &Keys[i]
 		path := strings.Split(k.Name, ".")
 		switch {
-		case equal(path, d.path):
-			if d.header {
-				l.fileFault(d.line, d.column, fmt.Sprintf("'%s' is a setting, not a table", k.Name), "")
+		case equal(path, d.Path):
+			if d.Header {
+				l.fileFault(d.Line, d.Column, fmt.Sprintf("'%s' is a setting, not a table", k.Name), "")
 				return
 			}
 			l.set(k, d, value)
 			return
-		case len(d.path) < len(path) && equal(path[:len(d.path)], d.path) && table:
+		case len(d.Path) < len(path) && equal(path[:len(d.Path)], d.Path) && table:
 			return // its keys follow
-		case len(d.path) < len(path) && equal(path[:len(d.path)], d.path):
-			l.fileFault(d.line, d.column, fmt.Sprintf("'%s' must be a table, and is %s", keyText(d.path), typeName(value)), "")
+		case len(d.Path) < len(path) && equal(path[:len(d.Path)], d.Path):
+			l.fileFault(d.Line, d.Column, fmt.Sprintf("'%s' must be a table, and is %s", tomlpos.Key(d.Path), typeName(value)), "")
 			return
 		}
 	}
 	hint := ""
-	if near := refs.Nearest(strings.Join(d.path, "."), names()); near != "" {
+	if near := refs.Nearest(strings.Join(d.Path, "."), names()); near != "" {
 		hint = "did you mean '" + near + "'?"
 	}
-	l.fileFault(d.line, d.column, fmt.Sprintf("unknown key '%s'", keyText(d.path)), hint)
+	l.fileFault(d.Line, d.Column, fmt.Sprintf("unknown key '%s'", tomlpos.Key(d.Path)), hint)
 }
 
-func (l *layers) set(k *Key, d definition, value any) {
+func (l *layers) set(k *Key, d tomlpos.Definition, value any) {
 	if !k.Tracked {
-		l.fileFault(d.line, d.column, fmt.Sprintf("'%s' cannot be set by a file that comes with the repository", k.Name),
+		l.fileFault(d.Line, d.Column, fmt.Sprintf("'%s' cannot be set by a file that comes with the repository", k.Name),
 			"git config "+GitKey(k.Name)+" sets it")
 		return
 	}
 	set, err := k.setValue(l.config, value)
 	if err != nil {
-		l.fileFault(d.line, d.column, fmt.Sprintf("'%s': %v", k.Name, err), "")
+		l.fileFault(d.Line, d.Column, fmt.Sprintf("'%s': %v", k.Name, err), "")
 		return
 	}
 	if set && l.origin != nil {
-		l.origin(k, fmt.Sprintf("%s:%d", FileName, d.line))
+		l.origin(k, fmt.Sprintf("%s:%d", FileName, d.Line))
 	}
 }
 
@@ -193,15 +194,4 @@ func valueAt(values map[string]any, path []string) any {
 		value = table[part]
 	}
 	return value
-}
-
-// keyText writes a key as TOML does, with quotes where it needs them.
-func keyText(path []string) string {
-	parts := make([]string, len(path))
-	for i, p := range path {
-		if parts[i] = p; p == "" || strings.ContainsFunc(p, func(r rune) bool { return !isBare(r) }) {
-			parts[i] = fmt.Sprintf("%q", p)
-		}
-	}
-	return strings.Join(parts, ".")
 }

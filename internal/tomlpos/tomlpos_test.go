@@ -1,4 +1,4 @@
-package config
+package tomlpos
 
 import (
 	"slices"
@@ -31,22 +31,51 @@ func TestLocate(t *testing.T) {
 	if _, err := toml.Decode(text, &map[string]any{}); err != nil {
 		t.Fatalf("the test is no TOML: %v", err)
 	}
-	type place struct {
+	type where struct {
 		key          string
 		line, column int
 	}
-	want := []place{
+	want := []where{
 		{"plain", 2, 1}, {"indented.dotted.spaced", 3, 3}, {`"quoted \"key\""."lit\\eral"`, 4, 1},
 		{"table", 5, 3}, {"table.in", 6, 2}, {"table.list", 9, 1}, {"table.list.deep", 10, 9},
 		{"table.inline", 11, 1}, {"table.inline.a", 11, 12}, {"table.inline.b.c", 11, 19}, {"table.inline.b.c.d", 11, 27}, {"table.inline.b.c.d.e", 11, 33},
 		{"array.of", 12, 3}, {"array.of.when", 13, 1}, {"array.of", 14, 4}, {"array.of.x", 15, 1}, {`array.of."é"`, 16, 1}, {"array.of.last", 17, 1},
 	}
-	var got []place
-	for _, d := range locate(text) {
-		got = append(got, place{keyText(d.path), d.line, d.column})
+	var got []where
+	for _, d := range Locate(text) {
+		got = append(got, where{Key(d.Path), d.Line, d.Column})
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%v\nwant\n%v", got, want)
+	}
+}
+
+func TestLocateElements(t *testing.T) {
+	text := `
+[[task]]
+id = "a"
+[task.produces]
+api = "x"
+[[task.step]]
+[[task]]
+[[task.step]]
+[[task.step]]
+do.it = [1, [{deep = 1}, {deep = 2}]]
+[other]
+"a b" = 1
+`
+	want := []string{
+		"task[0]", "task[0].id", "task[0].produces", "task[0].produces.api", "task[0].step[0]",
+		"task[1]", "task[1].step[0]", "task[1].step[1]", "task[1].step[1].do.it",
+		"task[1].step[1].do.it[1][0].deep", "task[1].step[1].do.it[1][1].deep",
+		"other", `other."a b"`,
+	}
+	var got []string
+	for _, d := range Locate(text) {
+		got = append(got, d.At)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%q\nwant\n%q", got, want)
 	}
 }
 
@@ -62,9 +91,9 @@ func FuzzLocate(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		found := locate(text) // whatever the text is, it ends
+		found := Locate(text) // whatever the text is, it ends
 		meta, err := toml.Decode(text, &map[string]any{})
-		if err != nil || utf16(text) {
+		if err != nil || strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
 			return
 		}
 		keys := meta.Keys()
@@ -72,16 +101,21 @@ func FuzzLocate(f *testing.F) {
 			t.Fatalf("%d definitions, %d keys: %v %v", len(found), len(keys), found, keys)
 		}
 		line := strings.Split(text, "\n")
+		seen := map[string]bool{}
 		for i, d := range found {
-			if !slices.Equal(d.path, []string(keys[i])) {
-				t.Fatalf("definition %d is %q, the parser says %q", i, d.path, keys[i])
+			if !slices.Equal(d.Path, []string(keys[i])) {
+				t.Fatalf("definition %d is %q, the parser says %q", i, d.Path, keys[i])
 			}
-			row := line[d.line-1]
-			if d.line == 1 {
+			if seen[d.At] && !d.Header {
+				t.Fatalf("two definitions are at %s", d.At)
+			}
+			seen[d.At] = true
+			row := line[d.Line-1]
+			if d.Line == 1 {
 				row = strings.TrimPrefix(row, "\ufeff")
 			}
-			if rest := row[d.column-1:]; rest != strings.TrimLeft(rest, " \t") || rest == "" {
-				t.Fatalf("definition %d is at %d:%d, where %q stands", i, d.line, d.column, rest)
+			if rest := row[d.Column-1:]; rest != strings.TrimLeft(rest, " \t") || rest == "" {
+				t.Fatalf("definition %d is at %d:%d, where %q stands", i, d.Line, d.Column, rest)
 			}
 		}
 	})

@@ -1,25 +1,29 @@
-package config
+// Package tomlpos knows where in a TOML file each key and table is defined,
+// which the parser of TOML does not tell.
+package tomlpos
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
 
-// definition is a place in a TOML file where a key or a table is defined.
-type definition struct {
-	path    []string // with the table that it stands in
-	header  bool     // [table] or [[table]]
-	inArray bool     // in a table that is an element of an array of values
-	offset  int      // in bytes
-	line    int      // from 1
-	column  int      // from 1, in bytes, as the parser of TOML counts
+// Definition is a place in a TOML file where a key or a table is defined.
+type Definition struct {
+	Path    []string // with the table that it stands in
+	At      string   // Path as Key writes it, with the index of each element of an array: task[2].produces.api
+	Header  bool     // [table] or [[table]]
+	InArray bool     // in a table that is an element of an array of values
+	Offset  int      // in bytes
+	Line    int      // from 1
+	Column  int      // from 1, in bytes, as the parser of TOML counts
 }
 
-// locate lists the definitions of a file in their order. The parser of TOML
-// tells no positions of keys. The file must be one that it has accepted: what
-// is no TOML ends the list early, and is not told.
-func locate(text string) []definition {
-	s := &scanner{text: text}
+// Locate lists the definitions of a file in their order. The file must be one
+// that the parser has accepted: what is no TOML ends the list early, and is
+// not told.
+func Locate(text string) []Definition {
+	s := &scanner{text: text, elements: map[string]int{}}
 	if strings.HasPrefix(text, "\ufeff") {
 		s.start = len("\ufeff")
 		s.at = s.start
@@ -28,14 +32,39 @@ func locate(text string) []definition {
 	line, begin, at := 1, s.start, s.start
 	for i := range s.found {
 		d := &s.found[i]
-		for ; at < d.offset; at++ {
+		for ; at < d.Offset; at++ {
 			if text[at] == '\n' {
 				line, begin = line+1, at+1
 			}
 		}
-		d.line, d.column = line, d.offset-begin+1
+		d.Line, d.Column = line, d.Offset-begin+1
 	}
 	return s.found
+}
+
+// Key writes a path as TOML does, with quotes where it needs them.
+func Key(path []string) string {
+	parts := make([]string, len(path))
+	for i, p := range path {
+		if parts[i] = p; p == "" || strings.ContainsFunc(p, func(r rune) bool { return !isBare(r) }) {
+			parts[i] = fmt.Sprintf("%q", p)
+		}
+	}
+	return strings.Join(parts, ".")
+}
+
+// Join adds a key to what Definition.At says of the table that it stands in;
+// "" is the top of the file.
+func Join(at string, key string) string {
+	if at == "" {
+		return Key([]string{key})
+	}
+	return at + "." + Key([]string{key})
+}
+
+// Element is the place of an element of the array at a place.
+func Element(at string, index int) string {
+	return at + "[" + strconv.Itoa(index) + "]"
 }
 
 // scanner goes through TOML that is known to be well formed.
@@ -43,9 +72,17 @@ type scanner struct {
 	text  string
 	start int // after a byte order mark
 	at    int
-	found []definition
-	table []string // of the last header
-	array int      // how many arrays we are in
+	found []Definition
+	table place // of the last header
+	array int   // how many arrays we are in
+
+	elements map[string]int // of each array of tables, by its At: how many so far
+}
+
+// place is a path, without and with the indexes of elements.
+type place struct {
+	path []string
+	at   string
 }
 
 func (s *scanner) peek() byte {
@@ -113,8 +150,13 @@ func (s *scanner) header(open, end string) {
 	s.at += len(open)
 	s.blanks()
 	offset := s.at
-	s.table = s.key(nil)
-	s.found = append(s.found, definition{path: s.table, header: true, offset: offset})
+	s.table = s.key(place{})
+	if open == "[[" {
+		n := s.elements[s.table.at]
+		s.elements[s.table.at]++
+		s.table.at = Element(s.table.at, n)
+	}
+	s.found = append(s.found, Definition{Path: s.table.path, At: s.table.at, Header: true, Offset: offset})
 	s.blanks()
 	if s.has(end) {
 		s.at += len(end)
@@ -122,26 +164,31 @@ func (s *scanner) header(open, end string) {
 }
 
 // keyValue reads `key = value`.
-func (s *scanner) keyValue(table []string) {
+func (s *scanner) keyValue(table place) {
 	offset := s.at
-	path := s.key(table)
-	s.found = append(s.found, definition{path: path, inArray: s.array > 0, offset: offset})
+	key := s.key(table)
+	s.found = append(s.found, Definition{Path: key.path, At: key.at, InArray: s.array > 0, Offset: offset})
 	s.blanks()
 	if s.peek() == '=' {
 		s.at++
 		s.blanks()
-		s.value(path)
+		s.value(key)
 	}
 }
 
 // key reads a dotted key and returns it after the table that it stands in.
-func (s *scanner) key(table []string) []string {
-	path := table[:len(table):len(table)]
+func (s *scanner) key(table place) place {
+	key := place{table.path[:len(table.path):len(table.path)], table.at}
 	for {
-		path = append(path, s.keyPart())
+		// What a header says of an array of tables is meant for its last element.
+		if n := s.elements[key.at]; n > 0 {
+			key.at = Element(key.at, n-1)
+		}
+		part := s.keyPart()
+		key.path, key.at = append(key.path, part), Join(key.at, part)
 		s.blanks()
 		if s.peek() != '.' {
-			return path
+			return key
 		}
 		s.at++
 		s.blanks()
@@ -166,8 +213,8 @@ func isBare(r rune) bool {
 	return r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }
 
-// value skips a value. An inline table's keys are definitions under path.
-func (s *scanner) value(path []string) {
+// value skips a value. An inline table's keys are definitions under key.
+func (s *scanner) value(key place) {
 	switch {
 	case s.has(`"""`):
 		s.multiline(`"""`, true)
@@ -180,18 +227,22 @@ func (s *scanner) value(path []string) {
 	case s.peek() == '[':
 		s.at++
 		s.array++
-		s.elements(']', func() { s.value(path) })
+		n := 0
+		s.list(']', func() {
+			s.value(place{key.path, Element(key.at, n)})
+			n++
+		})
 		s.array--
 	case s.peek() == '{':
 		s.at++
-		s.elements('}', func() { s.keyValue(path) })
+		s.list('}', func() { s.keyValue(key) })
 	default:
 		s.skipTo(",]}#\r\n")
 	}
 }
 
-// elements skips what is separated by commas, up to end.
-func (s *scanner) elements(end byte, element func()) {
+// list skips what is separated by commas, up to end.
+func (s *scanner) list(end byte, element func()) {
 	for s.space(); !s.done(); s.space() {
 		before := s.at
 		switch s.peek() {
