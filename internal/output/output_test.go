@@ -50,6 +50,14 @@ func TestNameKeepsWhatJSONCanHold(t *testing.T) {
 		if got := Name(c.path); got != c.want {
 			t.Errorf("Name(%q) = %s, want %s", c.path, got, c.want)
 		}
+		if back, err := Unname(c.want); err != nil || back != c.path {
+			t.Errorf("Unname(%s) = %q, %v, want %q", c.want, back, err, c.path)
+		}
+	}
+	for _, name := range []string{`"`, `"a`, `"a"b"`, `"\`, `"\"`, `"\x"`, `"\34"`, `"\999"`} {
+		if path, err := Unname(name); err == nil {
+			t.Errorf("Unname(%s) = %q, want an error", name, path)
+		}
 	}
 	if Names(nil) == nil {
 		t.Error("Names(nil) would be null in JSON")

@@ -2,6 +2,7 @@ package output
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -34,6 +35,45 @@ func Name(path string) string {
 		return path
 	}
 	return quote(path)
+}
+
+// Unname is the reverse of Name: the path that it came from.
+func Unname(name string) (string, error) {
+	if !strings.HasPrefix(name, `"`) {
+		return name, nil
+	}
+	var b strings.Builder
+	rest := name[1:]
+	for {
+		i := strings.IndexAny(rest, `"\\`)
+		if i < 0 || rest[i] == '"' && i != len(rest)-1 || rest[i] == '\\' && i == len(rest)-1 {
+			return "", fmt.Errorf("'%s' is no quoted path", name)
+		}
+		b.WriteString(rest[:i])
+		if rest[i] == '"' {
+			return b.String(), nil
+		}
+		c, n, ok := unescape(rest[i+1:])
+		if !ok {
+			return "", fmt.Errorf("'%s' is no quoted path", name)
+		}
+		b.WriteByte(c)
+		rest = rest[i+1+n:]
+	}
+}
+
+// unescape reads what follows a backslash, and how long it is.
+func unescape(s string) (c byte, n int, ok bool) {
+	for c, e := range escapes {
+		if s[0] == e[1] {
+			return c, 1, true
+		}
+	}
+	if len(s) < 3 {
+		return 0, 0, false
+	}
+	v, err := strconv.ParseUint(s[:3], 8, 8)
+	return byte(v), 3, err == nil
 }
 
 // Names is Name for a list. The result is never nil, so that it is [] in JSON.

@@ -573,10 +573,7 @@ func (w *work) update(ctx context.Context, files *index.Index, added []string) (
 		for i := range files.Entries {
 			e := &files.Entries[i]
 			if u, ok := users[e.Path]; ok {
-				e.ID, e.Mode, e.Stat = u.ID, u.Mode, u.Stat
-				if u.Stage != 0 || u.IntentToAdd {
-					e.Stat = index.Stat{}
-				}
+				e.ID, e.Mode, e.Stat = u.ID, u.Mode, index.Stat{}
 			}
 		}
 		if err := files.WriteFile(w.index, w.repo.HashLen()); err != nil {

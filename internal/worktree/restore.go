@@ -3,7 +3,6 @@ package worktree
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -417,8 +416,13 @@ func (w *Worktree) goal(ctx context.Context, op *operation) (*goal, error) {
 	for p := range w.unignored() {
 		g.files.Leave[p] = true
 	}
-	g.files.Gone, err = w.goneBefore(ctx, op)
-	return g, err
+	if g.files.Gone, err = w.goneBefore(ctx, op); err != nil {
+		return nil, err
+	}
+	for _, e := range g.state.Index.Entries {
+		g.files.Gone[e.Path] = true // tracked, so it would have been seen
+	}
+	return g, nil
 }
 
 // goneBefore are the paths that an operation which is taken back now may have
@@ -427,7 +431,7 @@ func (w *Worktree) goal(ctx context.Context, op *operation) (*goal, error) {
 func (w *Worktree) goneBefore(ctx context.Context, op *operation) (map[string]bool, error) {
 	target := cmp.Or(op.Reverses, op.RolledBack)
 	if target == "" {
-		return nil, nil
+		return map[string]bool{}, nil
 	}
 	tree, err := w.repo.CommitTree(ctx, target)
 	if err != nil {
@@ -495,8 +499,8 @@ func (w *Worktree) skippedBy(ctx context.Context, c *refs.Checkpoint, op *operat
 	if err != nil || record.Skipped == nil {
 		return leave, err
 	}
-	var list []snapshot.Skip
-	if err := json.Unmarshal(record.Skipped, &list); err != nil {
+	list, err := decodeSkips(record.Skipped)
+	if err != nil {
 		return nil, fault.New(fault.Integrity, "record-damaged", "read what checkpoint %s skipped: %w", c.ID, err)
 	}
 	for _, s := range list {

@@ -204,7 +204,10 @@ func (w *Worktree) applyRecord(e *Entry, data []byte) error {
 	if r.Artifacts != nil && json.Unmarshal(r.Artifacts, &e.Artifacts) != nil {
 		w.warn("the artifacts of checkpoint %.12s cannot be read", e.Checkpoint)
 	}
-	if r.Skipped != nil && json.Unmarshal(r.Skipped, &e.Skipped) != nil {
+	if r.Skipped == nil {
+		return nil
+	}
+	if e.Skipped, err = decodeSkips(r.Skipped); err != nil {
 		w.warn("what checkpoint %.12s skipped cannot be read", e.Checkpoint)
 	}
 	return nil

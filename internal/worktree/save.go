@@ -18,6 +18,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/output"
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
 	"github.com/git-checkpoint/git-checkpoint/lineage"
 	"github.com/git-checkpoint/git-checkpoint/notes"
@@ -499,7 +500,7 @@ func (w *Worktree) record(req SaveRequest, c *refs.Checkpoint, state *captured, 
 		r.Artifacts, _ = json.Marshal(artifacts)
 	}
 	if len(state.snap.Skipped) > 0 {
-		r.Skipped, _ = json.Marshal(state.snap.Skipped)
+		r.Skipped = encodeSkips(state.snap.Skipped)
 	}
 	return r
 }
@@ -513,6 +514,32 @@ func transcriptPath(file string) string {
 		return abs
 	}
 	return file
+}
+
+// encodeSkips is how a record holds what was skipped: paths that JSON cannot
+// hold are quoted (output.Name).
+func encodeSkips(list []snapshot.Skip) []byte {
+	named := slices.Clone(list)
+	for i := range named {
+		named[i].Path = output.Name(named[i].Path)
+	}
+	data, _ := json.Marshal(named)
+	return data
+}
+
+func decodeSkips(data []byte) ([]snapshot.Skip, error) {
+	var list []snapshot.Skip
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, err
+	}
+	for i := range list {
+		p, err := output.Unname(list[i].Path)
+		if err != nil {
+			return nil, err
+		}
+		list[i].Path = p
+	}
+	return list, nil
 }
 
 // artifacts completes what the request says: paths from the top of the
