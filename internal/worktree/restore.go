@@ -377,6 +377,7 @@ type goal struct {
 	files      restore.Target
 	state      *snapshot.IndexState
 	skipped    map[string]bool // what the checkpoint did not take
+	force      []string        // what may be on disk by the operation that is taken back
 }
 
 func (w *Worktree) goal(ctx context.Context, op *operation) (*goal, error) {
@@ -418,6 +419,11 @@ func (w *Worktree) goal(ctx context.Context, op *operation) (*goal, error) {
 	}
 	if g.files.Gone, err = w.goneBefore(ctx, op); err != nil {
 		return nil, err
+	}
+	for p, gone := range g.files.Gone {
+		if gone {
+			g.force = append(g.force, p)
+		}
 	}
 	for _, e := range g.state.Index.Entries {
 		g.files.Gone[e.Path] = true // tracked, so it would have been seen
@@ -521,6 +527,7 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 	if options.Force, err = w.interruptedPaths(ctx, s.resumes); err != nil {
 		return nil, nil, err
 	}
+	options.Force = append(options.Force, g.force...)
 	now, err := w.capture(ctx, options)
 	if err != nil {
 		return nil, nil, err
