@@ -25,6 +25,7 @@ type NewRun struct {
 	By       refs.Identity
 
 	Instructions string // of a rewind or fork, for the step that is entered again
+	ResumeStep   string // that step
 	Pin          *notes.Pin
 }
 
@@ -55,7 +56,7 @@ func Create(ctx context.Context, repo *refs.Repository, book *notes.Book, n NewR
 	start.Start = start.ID
 	err := book.Add(ctx, start.ID, n.By.When, notes.EventCreated, notes.Created{
 		Lineage: n.Lineage, Worktree: n.Worktree, Path: n.Path, Session: n.Session, By: n.By.String(),
-		Instructions: n.Instructions, Pin: n.Pin,
+		Instructions: n.Instructions, ResumeStep: n.ResumeStep, Pin: n.Pin,
 	})
 	return start, err
 }

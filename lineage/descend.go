@@ -26,6 +26,10 @@ type Request struct {
 	Worktree     string // the id of the worktree that will write the run; empty: none yet
 	Path         string // where that is
 	By           refs.Identity
+
+	// Also adds to the new run's journal, and to the transaction, what the
+	// kind of run needs; a planned one its plan and its branch. nil: nothing.
+	Also func(ctx context.Context, tx *refs.Transaction, book *notes.Book, start *refs.Checkpoint, a *Answer) error
 }
 
 // Step is one inherited step in an answer.
@@ -290,7 +294,16 @@ func (p *Plan) name(ctx context.Context) error {
 		return err
 	}
 	if tip == "" {
-		return p.repo.CheckNewRun(ctx, r.Run)
+		err := p.repo.CheckNewRun(ctx, r.Run)
+		if err == nil {
+			return nil
+		}
+		// Or it was made just now.
+		if now, again := p.repo.Ref(ctx, refs.RunRef(r.Run)); again != nil || now == "" {
+			return err
+		} else {
+			tip = now
+		}
 	}
 	old, err := p.repo.StartOf(ctx, tip)
 	if err != nil {
@@ -316,7 +329,7 @@ func (p *Plan) again(ctx context.Context, start string) error {
 	}
 	if state.Hidden {
 		return fault.New(fault.Conflict, "run-undone", "run '%s' was made by a rewind of '%s' that was undone", a.Run, p.request.Source).
-			WithHint("git checkpoint redo does it again; or choose another name")
+			WithHint("choose another name; git checkpoint redo does again what was undone last")
 	}
 	a.Existed, a.Path = true, state.Created.Path
 	a.Resume.SessionID, a.Resume.Instructions = state.Created.Session, state.Created.Instructions
@@ -346,10 +359,15 @@ func (p *Plan) AddTo(ctx context.Context, tx *refs.Transaction) error {
 	}
 	start, err := Create(ctx, p.repo, book, NewRun{
 		Name: a.Run, Source: a.Target, Lineage: a.Lineage, Worktree: r.Worktree, Path: r.Path, By: r.By,
-		Instructions: r.Instructions, Pin: &a.Pin, Session: a.Resume.SessionID,
+		Instructions: r.Instructions, ResumeStep: a.Resume.Step, Pin: &a.Pin, Session: a.Resume.SessionID,
 	})
 	if err != nil {
 		return err
+	}
+	if r.Also != nil {
+		if err := r.Also(ctx, tx, book, start, a); err != nil {
+			return err
+		}
 	}
 	if err := book.Commit(ctx, tx, fmt.Sprintf("run %s: %s %s", a.Run, r.Kind, r.Source), r.By); err != nil {
 		return err

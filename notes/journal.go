@@ -49,6 +49,7 @@ type Created struct {
 
 	// What a rewind or fork was asked for.
 	Instructions string `json:"instructions,omitempty"` // for the step that is entered again
+	ResumeStep   string `json:"resume_step,omitempty"`  // that step
 	Pin          *Pin   `json:"pin,omitempty"`
 }
 
