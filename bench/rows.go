@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// row is one line of the table.
+type row struct {
+	name   string
+	git    string   // what git's side does
+	target string   // DESIGN.md, "Speed"
+	in     []string // the repositories that it is measured in
+	sides  func(b *bench, dir string) (ours, git side, err error)
+}
+
+var rows = []row{
+	{"start", "an empty Go program", "", []string{"small"}, startUp},
+	{"save-nothing", "status", "≤ 0.50", []string{"small", "r1", "r2"}, saveNothing},
+	{"save-1", "add, write-tree, commit-tree, update-ref", "≤ 0.35; small: ≤ 8 ms", []string{"small", "r1", "r2"}, saveChanged(1)},
+	{"save-1000", "add, write-tree, commit-tree, update-ref", "≤ 0.25", []string{"r1", "r2"}, saveChanged(1000)},
+	{"restore", "read-tree -u -m", "≤ 0.6", []string{"small", "r1", "r2"}, restore(1000)},
+	{"log", "log with notes", "≤ 0.6", []string{"small"}, log(10_000)},
+	{"first-save", "add -A", "≤ 0.10", []string{"big"}, firstSave},
+}
+
+// checkpoint is git checkpoint in a repository, for side.work.
+func (b *bench) checkpoint(dir string, args ...string) func() error {
+	return func() error { return command(dir, b.binary, args...).run() }
+}
+
+func startUp(b *bench, dir string) (ours, git side, err error) {
+	return side{work: b.checkpoint(dir, "version")}, side{work: func() error { return command(dir, b.empty).run() }}, nil
+}
+
+func saveNothing(b *bench, dir string) (ours, git side, err error) {
+	err = b.checkpoint(dir, "save")()
+	ours = side{work: b.checkpoint(dir, "save")}
+	git = side{work: func() error { return command(dir, "git", "status").run() }}
+	return ours, git, err
+}
+
+// saveChanged changes files before each save. git's side has an index of its
+// own, as we do, and a ref that each commit is added to.
+func saveChanged(count int) func(b *bench, dir string) (ours, git side, err error) {
+	return func(b *bench, dir string) (ours, git side, err error) {
+		files, err := some(dir, count)
+		if err != nil {
+			return ours, git, err
+		}
+		index := filepath.Join(dir, ".git", "bench-index")
+		err = errors.Join(copyFile(filepath.Join(dir, ".git", "index"), index), b.checkpoint(dir, "save")())
+		prepare := func() error { return change(files) }
+		ours = side{prepare, b.checkpoint(dir, "save")}
+		git = side{prepare, func() error {
+			private := func(args ...string) (string, error) {
+				out, err := command(dir, "git", args...).with("GIT_INDEX_FILE", index).output()
+				return strings.TrimSpace(out), err
+			}
+			if _, err := private("add", "-A"); err != nil {
+				return err
+			}
+			tree, err := private("write-tree")
+			if err != nil {
+				return err
+			}
+			commit, err := private("commit-tree", "-p", "HEAD", "-m", "checkpoint", tree)
+			if err != nil {
+				return err
+			}
+			_, err = private("update-ref", "refs/bench/checkpoint", commit)
+			return err
+		}}
+		return ours, git, err
+	}
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// restore goes to and fro between two states, which both sides can do from
+// where the other left off. Ours makes a safety checkpoint on the way.
+func restore(count int) func(b *bench, dir string) (ours, git side, err error) {
+	return func(b *bench, dir string) (ours, git side, err error) {
+		files, err := some(dir, count)
+		if err != nil {
+			return ours, git, err
+		}
+		err = errors.Join(
+			b.checkpoint(dir, "save", "--run", "restore", "--step", "before")(),
+			change(files),
+			command(dir, "git", "add", "-A").run(),
+			b.checkpoint(dir, "save", "--run", "restore", "--step", "after")(),
+		)
+		trees := map[string]string{}
+		for name, revision := range map[string]string{"before": "HEAD^{tree}", "after": ""} {
+			args := []string{"rev-parse", revision}
+			if revision == "" {
+				args = []string{"write-tree"}
+			}
+			out, failed := command(dir, "git", args...).output()
+			trees[name], err = strings.TrimSpace(out), errors.Join(err, failed)
+		}
+		at := "after"
+		turn := func() (from, to string) {
+			from, to = at, map[string]string{"before": "after", "after": "before"}[at]
+			at = to
+			return from, to
+		}
+		ours = side{work: func() error {
+			_, to := turn()
+			return b.checkpoint(dir, "restore", "restore@"+to)()
+		}}
+		git = side{work: func() error {
+			from, to := turn()
+			return command(dir, "git", "read-tree", "-u", "-m", trees[from], trees[to]).run()
+		}}
+		return ours, git, err
+	}
+}
+
+func log(count int) func(b *bench, dir string) (ours, git side, err error) {
+	return func(b *bench, dir string) (ours, git side, err error) {
+		// A repository beside, so that the other rows do not have its objects.
+		dir, err = b.repository(repositories["small"], "log")
+		if err == nil {
+			err = longRun(dir, "long", count)
+		}
+		ours = side{work: b.checkpoint(dir, "log", "long")}
+		git = side{work: func() error {
+			return command(dir, "git", "log", "--first-parent", "--notes=checkpoints/long", "refs/checkpoints/runs/long").run()
+		}}
+		return ours, git, err
+	}
+}
+
+// firstSave has 1 GB of files that no repository knows yet.
+func firstSave(b *bench, dir string) (ours, git side, err error) {
+	random := rand.New(rand.NewSource(1))
+	data := make([]byte, 16<<20)
+	for i := range 64 {
+		random.Read(data)
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%02d", i)), data, 0o666))
+	}
+	forget := func() error {
+		return errors.Join(os.RemoveAll(filepath.Join(dir, ".git")), command(dir, "git", "init", "-q", "-b", "main").run())
+	}
+	ours = side{forget, func() error {
+		return command(dir, b.binary, "save").with("GIT_CHECKPOINT_SNAPSHOT_MAX_FILE_SIZE", "0").run()
+	}}
+	git = side{forget, func() error { return command(dir, "git", "add", "-A").run() }}
+	return ours, git, err
+}
