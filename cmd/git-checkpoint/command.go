@@ -70,6 +70,8 @@ func commands() []constructor {
 		{"list", listCommand},
 		{"verify", verifyCommand},
 		{"config", configCommand},
+		{"install", installCommand},
+		{"uninstall", uninstallCommand},
 		{"hook", hookCommand},
 		{"react", reactCommand},
 		{"version", versionCommand},
