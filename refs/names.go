@@ -22,6 +22,9 @@ const (
 	NotesPrefix = "refs/notes/checkpoints/"
 	SeedPrefix  = "refs/checkpoints/seeds/"
 	LocalPrefix = "refs/checkpoints/local/"
+
+	// Restoring is the local ref of a restore that is under way.
+	Restoring = "restoring"
 )
 
 // RunRef is the ref of a run's tip.

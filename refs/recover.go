@@ -11,6 +11,7 @@ import (
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/lock"
 )
 
 // pending is what is written down before refs are changed, so that the next
@@ -26,8 +27,36 @@ func (r *Repository) pendingPath() string {
 	return filepath.Join(r.git.Dir, "checkpoint", "transaction")
 }
 
+// writersWait is how long a writer of refs waits for another one of this
+// worktree. Each is done within milliseconds.
+const writersWait = 10 * time.Second
+
+// alone makes this the only process that writes refs for the worktree, and its
+// git too, until do returns. Who held the lock before is dead or done.
+func (r *Repository) alone(ctx context.Context, do func() error) error {
+	l, err := lock.Acquire(ctx, filepath.Join(r.git.Dir, "checkpoint", "refs-lock"), "update refs", writersWait)
+	if errors.Is(err, lock.ErrHeld) {
+		return fault.New(fault.Conflict, "refs-busy", "update refs: %w", err).WithHint("wait for it to end and try again")
+	}
+	if err != nil {
+		return readOnly(err)
+	}
+	defer l.Release()
+	defer r.git.Inherit(l.File())()
+	return do()
+}
+
 // noted changes refs, after it wrote down which.
-func (r *Repository) noted(updates []update, change func() error) error {
+func (r *Repository) noted(ctx context.Context, updates []update, change func() error) error {
+	return r.alone(ctx, func() error {
+		if err := r.recover(ctx); err != nil {
+			return err
+		}
+		return r.notedAlone(updates, change)
+	})
+}
+
+func (r *Repository) notedAlone(updates []update, change func() error) error {
 	data, err := json.Marshal(pending{PID: os.Getpid(), Boot: bootID(), At: time.Now().UTC(), Updates: updates})
 	if err != nil {
 		return err
@@ -52,9 +81,15 @@ func readOnly(err error) error {
 
 // Recover clears away what a dead writer of this worktree left of a change
 // of refs: locks, and the notes of a run whose own ref it did not come to
-// write. The caller holds the worktree's lock, which a dead writer's git keeps
-// until it ends too, so nobody of ours can be using them.
+// write. It waits for a living one, and for the git of a dead one.
 func (r *Repository) Recover(ctx context.Context) error {
+	if _, err := os.Lstat(r.pendingPath()); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return r.alone(ctx, func() error { return r.recover(ctx) })
+}
+
+func (r *Repository) recover(ctx context.Context) error {
 	data, err := os.ReadFile(r.pendingPath())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -135,7 +170,8 @@ func removeDeadLock(ctx context.Context, path string, begun time.Time) {
 }
 
 // removeDebris deletes notes and seeds that the dead writer wrote for a run
-// that does not exist. Git renames ref by ref, the run's own last.
+// that does not exist, and the record of what it was to do then. Git renames
+// ref by ref, the run's own last.
 func (r *Repository) removeDebris(ctx context.Context, updates []update) error {
 	tx := r.Begin("checkpoint: debris of a dead writer")
 	checked := map[string]bool{}
@@ -143,6 +179,9 @@ func (r *Repository) removeDebris(ctx context.Context, updates []update) error {
 		run, ok := strings.CutPrefix(u.Ref, NotesPrefix)
 		if !ok {
 			run, ok = strings.CutPrefix(u.Ref, SeedPrefix)
+		}
+		if strings.HasPrefix(u.Ref, LocalPrefix) && strings.HasSuffix(u.Ref, "/"+Restoring) {
+			run, ok = lastRun(updates)
 		}
 		if !ok || u.New == "" || CheckRun(run) != nil {
 			continue
@@ -165,13 +204,19 @@ func (r *Repository) removeDebris(ctx context.Context, updates []update) error {
 		return nil
 	}
 	// What was written down before stays true until this is done.
-	return r.noted(updates, func() error {
+	return r.notedAlone(updates, func() error {
 		err := tx.attempt(ctx)
 		if errors.Is(err, ErrStale) {
 			return nil // somebody made the run, or removed its notes
 		}
 		return err
 	})
+}
+
+// lastRun is the run that a change of refs would have made, or gone on with,
+// at its end.
+func lastRun(updates []update) (run string, ok bool) {
+	return strings.CutPrefix(updates[len(updates)-1].Ref, RunPrefix)
 }
 
 // bootID tells one start of the machine from another, where the system says.

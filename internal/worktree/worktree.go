@@ -32,6 +32,8 @@ type Worktree struct {
 	id       string
 	warnings []string
 	lock     *lock.Lock
+
+	endInherit func() // of the lock, by the git that we start
 }
 
 // Open opens the worktree that dir lies in; empty means the current directory.
@@ -156,7 +158,7 @@ func (w *Worktree) hold(ctx context.Context, purpose string) error {
 	}
 	git.Step("worktree locked")
 	w.lock = l
-	w.git.Inherit(l.File())
+	w.endInherit = w.git.Inherit(l.File())
 	if err := w.ensureID(); err != nil {
 		return err
 	}
@@ -167,7 +169,10 @@ func (w *Worktree) hold(ctx context.Context, purpose string) error {
 }
 
 func (w *Worktree) unlock() {
-	w.git.Inherit(nil)
+	if w.endInherit != nil {
+		w.endInherit()
+		w.endInherit = nil
+	}
 	w.lock.Release()
 	w.lock = nil
 }
@@ -198,9 +203,9 @@ func (w *Worktree) localRef(name string) string { return refs.LocalRef(w.id, nam
 
 // The local refs.
 const (
-	indexName     = "index"     // the checkpoint that the private index equals
-	restoringName = "restoring" // the operation in progress
-	undoName      = "undo/"     // operations that undo takes back, by number
-	redoName      = "redo/"     // operations that redo does again
-	safetyName    = "safety/"   // half-done states that were saved on the way
+	indexName     = "index"        // the checkpoint that the private index equals
+	restoringName = refs.Restoring // the operation in progress
+	undoName      = "undo/"        // operations that undo takes back, by number
+	redoName      = "redo/"        // operations that redo does again
+	safetyName    = "safety/"      // half-done states that were saved on the way
 )
