@@ -44,7 +44,7 @@ func (b *bench) repository(repo repository, name string) (string, error) {
 		repo.fill(dir),
 		command(dir, "git", "init", "-q", "-b", "main").run(),
 		command(dir, "git", "add", "-A").run(),
-		command(dir, "git", "commit", "-q", "--allow-empty", "-m", "all files").run(),
+		command(dir, "git", "-c", "gc.auto=0", "commit", "-q", "--allow-empty", "-m", "all files").run(),
 		command(dir, "git", "gc", "-q").run(),
 	)
 	if err == nil && repo.keep {

@@ -73,6 +73,8 @@ func TestKilledRestore(t *testing.T) {
 	same(partial, want, "the state before but for one directory")
 	switched := s.clone()
 	switched.checkpoint("switch", "two")
+	rewound := s.clone()
+	rewound.checkpoint("rewind", "one", "--to", "rich", "--run", "three")
 	reset := s.clone()
 	reset.checkpoint("restore", "--reset", "one@rich")
 	half := halfway(s, "restore", "one@rich")
@@ -88,6 +90,8 @@ func TestKilledRestore(t *testing.T) {
 		"restore of some paths":  {from: s, args: []string{"restore", "one@rich", "--", "nested", "swap-dir", "link"}},
 		"switch":                 {from: s, args: []string{"switch", "two"}},
 		"undo":                   {from: restored, args: []string{"undo"}, undo: "finishes"},
+		"rewind":                 {from: s, args: []string{"rewind", "one", "--to", "rich", "--run", "three"}},
+		"undo of a rewind":       {from: rewound, args: []string{"undo"}, undo: "finishes"},
 		"undo of a switch":       {from: switched, args: []string{"undo"}, undo: "finishes"},
 		"redo":                   {from: undone, args: []string{"redo"}},
 		"continued restore":      {from: half, args: []string{"restore", "--continue"}, start: before},
