@@ -118,11 +118,11 @@ func (c *call) hookResult(repo *git.Repo, r install.Result) {
 }
 
 func (c *call) manualHook(repo *git.Repo, r install.Result) {
-	what := "add to"
 	if r.TakeOut {
-		what = "take out of"
+		c.Printf("%s: %s; take out of %s what calls git-checkpoint\n", r.Hook, output.Text(r.Reason), near(repo, r.File))
+		return
 	}
-	c.Printf("%s: %s; %s %s:\n\n", r.Hook, output.Text(r.Reason), what, near(repo, r.File))
+	c.Printf("%s: %s; add to %s:\n\n", r.Hook, output.Text(r.Reason), near(repo, r.File))
 	for line := range strings.Lines(r.Lines) {
 		c.Printf("    %s", line)
 	}

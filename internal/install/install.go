@@ -53,7 +53,7 @@ type Result struct {
 	Manager string `json:"manager,omitempty"`  // who writes the folder or the hook
 	File    string `json:"file,omitempty"`     // where the lines go
 	Lines   string `json:"lines,omitempty"`    // what to add there
-	TakeOut bool   `json:"take_out,omitempty"` // what to take out of there instead
+	TakeOut bool   `json:"take_out,omitempty"` // uninstall: what calls us is to be taken out of there
 	Reason  string `json:"reason,omitempty"`
 }
 
@@ -236,7 +236,7 @@ func (i *installer) uninstall(ctx context.Context, hook string) (Result, error) 
 	}
 	if m := i.folder.managerOf(i.repo, hook, nil); m != nil && m.present(hook) {
 		r := m.result(hook)
-		r.State, r.Reason, r.TakeOut = Manual, m.why, true
+		r.State, r.Reason, r.Lines, r.TakeOut = Manual, m.why, "", true
 		return r, nil
 	}
 	there, err := readHook(at)
@@ -244,7 +244,7 @@ func (i *installer) uninstall(ctx context.Context, hook string) (Result, error) 
 		return Result{}, err
 	}
 	if there.calls(hook) {
-		return Result{State: Left, Path: at, Reason: "it is not ours, but calls git-checkpoint"}, nil
+		return Result{State: Manual, File: at, TakeOut: true, Reason: "it is not ours"}, nil
 	}
 	if kept := keptFile(at, hook); exists(kept) {
 		r := Result{State: Left, Path: at, Kept: kept, Reason: "ours is gone, and what it kept is still there: rename it to '" + hook + "', or remove it"}
