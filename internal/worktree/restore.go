@@ -1119,7 +1119,7 @@ func (w *Worktree) recordUnignored(ctx context.Context, plan *restore.Plan, g *g
 	if len(result.Unignored) > 0 {
 		data = strings.Join(result.Unignored, "\x00") + "\x00"
 	}
-	if err := os.WriteFile(w.home("unignored"), []byte(data), 0o666); err != nil {
+	if err := os.WriteFile(w.home(unignoredName), []byte(data), 0o666); err != nil {
 		w.warn("remember files that are no longer ignored: %v", err)
 	}
 	git.Step("unignored written")

@@ -260,6 +260,9 @@ func (w *Worktree) save(ctx context.Context, req SaveRequest, pick choose) (*Sav
 			return nil, err
 		}
 		result, err := w.commit(ctx, req, t, state, artifacts, by, begun, key)
+		if err == nil && !req.Automatic {
+			os.Remove(w.home(unignoredName)) // they are part of the run from now on
+		}
 		if errors.Is(err, refs.ErrStale) && attempt < attempts {
 			if key, err = w.repo.Ref(ctx, w.localRef(indexName)); err != nil {
 				return nil, err
@@ -579,10 +582,13 @@ func (w *Worktree) artifacts(list []Artifact) ([]Artifact, error) {
 	return done, nil
 }
 
+// unignoredName is the file that lists them, each with a NUL after it.
+const unignoredName = "unignored"
+
 // unignored are the files that a restore un-ignored: the user did not make
 // them part of the run, so automatic saves leave them out.
 func (w *Worktree) unignored() map[string]bool {
-	data, err := os.ReadFile(w.home("unignored"))
+	data, err := os.ReadFile(w.home(unignoredName))
 	if err != nil {
 		return nil
 	}
