@@ -1,8 +1,14 @@
 package object
 
 import (
+	"bytes"
+	"compress/zlib"
 	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,8 +27,8 @@ import (
 // packed objects: it loads the whole index of every pack, git maps them.
 const indexLimit = 2 << 20
 
-// InProcess is the store on go-git's object layer, for SHA-1 repositories
-// without extensions.
+// InProcess is the store that reads by go-git's object layer and writes by
+// itself, for SHA-1 repositories without extensions.
 type InProcess struct {
 	queue
 	repo    *git.Repo
@@ -109,19 +115,7 @@ func (s *InProcess) Flush(context.Context) error {
 		if os.Chtimes(s.loose(id), now, now) == nil {
 			continue
 		}
-		o := s.storage.NewEncodedObject()
-		o.SetType(kindOf(h.kind))
-		w, err := o.Writer()
-		if err == nil {
-			_, err = w.Write(h.data)
-		}
-		if err == nil {
-			err = w.Close()
-		}
-		if err == nil {
-			_, err = s.storage.SetEncodedObject(o)
-		}
-		if err != nil {
+		if err := s.write(id, h); err != nil {
 			return fault.New(fault.Fatal, "object-write", "write %s object %s: %w", h.kind, id, err)
 		}
 		git.Step("object")
@@ -130,16 +124,49 @@ func (s *InProcess) Flush(context.Context) error {
 	return nil
 }
 
-func kindOf(k Kind) plumbing.ObjectType {
-	switch k {
-	case Commit:
-		return plumbing.CommitObject
-	case Tree:
-		return plumbing.TreeObject
-	case Tag:
-		return plumbing.TagObject
+// write makes a loose object as git does. go-git's writer will not do beside
+// a running "git gc", which removes directories of objects as they become
+// empty: it makes the directory once and gives up, leaving its temporary file.
+func (s *InProcess) write(id string, h held) error {
+	var data bytes.Buffer
+	z, err := zlib.NewWriterLevel(&data, zlib.BestSpeed)
+	if err != nil {
+		return err
 	}
-	return plumbing.BlobObject
+	fmt.Fprintf(z, "%s %d\x00", h.kind, len(h.data))
+	z.Write(h.data)
+	if err := z.Close(); err != nil {
+		return err
+	}
+	for range 10 {
+		if err = writeNew(s.loose(id), data.Bytes()); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+func writeNew(file string, data []byte) error {
+	dir := filepath.Dir(file)
+	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	temporary := filepath.Join(dir, "tmp_obj_"+rand.Text()[:8])
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(temporary, file)
+	}
+	if err != nil {
+		os.Remove(temporary)
+	}
+	return err
 }
 
 // Close implements Store.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -117,8 +118,11 @@ func (g *ByGit) take(ctx context.Context, o Options) (_ *Snapshot, again bool, e
 	if err != nil {
 		return nil, false, err
 	}
-	tree, err := w.git(ctx, "write-tree", "--missing-ok").Text()
-	if err != nil {
+	var tree string
+	if err := stubbornly(func() (err error) {
+		tree, err = w.git(ctx, "write-tree", "--missing-ok").WithEnv("LC_ALL", "C").Text()
+		return err
+	}); err != nil {
 		return nil, false, failed("write the tree", err)
 	}
 	git.Step("tree written")
@@ -167,6 +171,20 @@ func (w *work) git(ctx context.Context, args ...string) *git.Cmd {
 	c := w.repo.Command(ctx, args...).WithIndex(w.index)
 	c.Env = append(c.Env, w.env...)
 	return c
+}
+
+// stubbornly tries again what git fails to write because a "git gc" beside it
+// removes directories of objects as they become empty.
+func stubbornly(write func() error) (err error) {
+	for range 5 {
+		err = write()
+		var failed *git.Error
+		if !errors.As(err, &failed) ||
+			!strings.Contains(failed.Stderr, "No such file or directory") && !strings.Contains(failed.Stderr, "error building trees") {
+			return err
+		}
+	}
+	return err
 }
 
 func failed(what string, err error) error {
@@ -591,8 +609,10 @@ func (w *work) update(ctx context.Context, files *index.Index, added []string) (
 		changed[p] = true
 		input.WriteString(p + "\x00")
 	}
-	c := w.git(ctx, "update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-	if err := c.WithInput([]byte(input.String())).Run(); err != nil {
+	if err := stubbornly(func() error {
+		c := w.git(ctx, "update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+		return c.WithInput([]byte(input.String())).Run()
+	}); err != nil {
 		return nil, fault.New(fault.Fatal, "snapshot", "store the files: %w", err).
 			WithHint("nothing was saved; git add has the same trouble, so mend the file, its filter or its attributes")
 	}
