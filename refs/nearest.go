@@ -8,6 +8,9 @@ import (
 // Nearest returns the candidate that a mistyped name most likely means, or ""
 // if none is near.
 func Nearest(name string, candidates []string) string {
+	if name == "" {
+		return ""
+	}
 	best, distance := "", max(1, len(name)/3)
 	for _, c := range candidates {
 		if strings.EqualFold(c, name) {
