@@ -151,7 +151,7 @@ func (f *planReader) checkEdges(i int, tasks, producers map[string]int) {
 				continue
 			}
 			if f.reference(t, l.key, l.what, id, l.known) && l.known[id] == i {
-				t.fault(l.key, "the task waits for itself: '%s' names %s", l.key, quoted(id))
+				t.fault(l.key, "it waits for itself: '%s' names %s", l.key, quoted(id))
 			}
 		}
 	}

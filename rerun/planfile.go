@@ -146,6 +146,7 @@ func (f *planReader) read(values map[string]any) {
 	top := table{file: f, line: 1, values: values}
 	top.known(planKeys)
 	p := &f.plan
+	p.Members, p.Requirements, p.Tasks = []Member{}, []Requirement{}, []Task{}
 	p.Name = top.word("name", true)
 	p.Verify = top.text("verify", false)
 	if p.Approval = top.text("approval", false); p.Approval == "" {

@@ -70,6 +70,7 @@ func commands() []constructor {
 		{"list", listCommand},
 		{"verify", verifyCommand},
 		{"config", configCommand},
+		{"plan", planCommand},
 		{"install", installCommand},
 		{"uninstall", uninstallCommand},
 		{"hook", hookCommand},

@@ -100,6 +100,15 @@ func (p *Printer) Hint(format string, args ...any) {
 	}
 }
 
+// Several is an error that stands for several faults. For people each is an
+// "error:" line of its own, for programs they are the field "faults" beside
+// the error's message.
+type Several interface {
+	error
+	Each() []string
+	Faults() any
+}
+
 // Error prints an error and its hint.
 func (p *Printer) Error(err error) {
 	code, hint := "fatal", ""
@@ -107,19 +116,31 @@ func (p *Printer) Error(err error) {
 	if errors.As(err, &f) {
 		code, hint = f.Code, f.Hint
 	}
+	var several Several
+	isSeveral := errors.As(err, &several)
 	if p.json {
 		var failure struct {
 			Error struct {
 				Code    string `json:"code"`
 				Message string `json:"message"`
 				Hint    string `json:"hint"`
+				Faults  any    `json:"faults,omitempty"`
 			} `json:"error"`
+		}
+		if isSeveral {
+			failure.Error.Faults = several.Faults()
 		}
 		failure.Error.Code, failure.Error.Message, failure.Error.Hint = code, err.Error(), hint
 		_ = encode(p.stderr, failure)
 		return
 	}
-	p.note("error", "%s", []any{err.Error()})
+	messages := []string{err.Error()}
+	if isSeveral {
+		messages = several.Each()
+	}
+	for _, message := range messages {
+		p.note("error", "%s", []any{message})
+	}
 	if hint != "" {
 		p.note("hint", "%s", []any{hint})
 	}
