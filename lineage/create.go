@@ -5,7 +5,9 @@ package lineage
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 	"github.com/git-checkpoint/git-checkpoint/notes"
 	"github.com/git-checkpoint/git-checkpoint/refs"
@@ -27,6 +29,43 @@ type NewRun struct {
 	Instructions string // of a rewind or fork, for the step that is entered again
 	ResumeStep   string // that step
 	Pin          *notes.Pin
+}
+
+// Start makes a run that starts from n.Head or n.Source, in one transaction:
+// its journal first, its ref last. A name that is taken is ErrConflict, one
+// that cannot be is ErrInvalid.
+func Start(ctx context.Context, repo *refs.Repository, n NewRun) (*refs.Checkpoint, error) {
+	if err := checkIdentity(&n.By); err != nil {
+		return nil, err
+	}
+	if err := repo.CheckNewRun(ctx, n.Name); err != nil {
+		return nil, err
+	}
+	book, err := notes.OpenBook(ctx, repo, n.Name)
+	if err != nil {
+		return nil, err
+	}
+	start, err := Create(ctx, repo, book, n)
+	if err != nil {
+		return nil, err
+	}
+	tx := repo.Begin("checkpoint: start")
+	if err := book.Commit(ctx, tx, "start of run "+n.Name, n.By); err != nil {
+		return nil, err
+	}
+	tx.Set(refs.RunRef(n.Name), start.ID, "")
+	return start, tx.Commit(ctx)
+}
+
+// checkIdentity refuses to write commits of nobody; without a time it is now.
+func checkIdentity(by *refs.Identity) error {
+	if by.Name == "" || by.Email == "" {
+		return fault.New(fault.Invalid, "no-identity", "make a run: who makes it is not given")
+	}
+	if by.When.IsZero() {
+		by.When = time.Now().Truncate(time.Second)
+	}
+	return nil
 }
 
 // Create puts the start commit of a run and begins its journal. The caller

@@ -20,12 +20,12 @@ type Request struct {
 	// Before goes on before that step instead of after it.
 	Before bool
 
-	Run          string // the new run's id; empty: made up
-	Instructions string // for the step that is entered again
-	FreshSession bool   // do without the agent's session
-	Worktree     string // the id of the worktree that will write the run; empty: none yet
-	Path         string // where that is
-	By           refs.Identity
+	Run          string        // the new run's id; empty: made up
+	Instructions string        // for the step that is entered again
+	FreshSession bool          // do without the agent's session
+	Worktree     string        // the id of the worktree that will write the run; empty: any may
+	Path         string        // where that is
+	By           refs.Identity // who asks; without a time: now
 
 	// Also adds to the new run's journal, and to the transaction, what the
 	// kind of run needs; a planned one its plan and its branch. nil: nothing.
@@ -85,9 +85,14 @@ type Plan struct {
 
 // Rewind makes a run that goes on from a checkpoint of another, which is
 // archived with it, and stopped if it was open. Only refs and notes change.
-// Kind is set to rewound_from. Errors: ErrNotFound for an unknown run or step,
-// ErrConflict for a run that a live process holds, a name that is taken, or a
-// session that is gone.
+// Kind is set to rewound_from. Asked again with the same Run and the same
+// checkpoint it answers with the run that there is, Existed set.
+//
+// The errors match refs.ErrNotFound for an unknown run or step,
+// refs.ErrConflict for a run that a live process holds, a name that is taken
+// or a session that is gone, refs.ErrInvalid for a name or step that cannot
+// be, and refs.ErrIntegrity for a chain or note that is damaged; errors.As with
+// *refs.Error finds the code and a hint.
 func Rewind(ctx context.Context, repo *refs.Repository, r Request) (*Answer, error) {
 	r.Kind = refs.RewoundFrom
 	return descend(ctx, repo, r)
@@ -102,6 +107,9 @@ func Fork(ctx context.Context, repo *refs.Repository, r Request) (*Answer, error
 }
 
 func descend(ctx context.Context, repo *refs.Repository, r Request) (*Answer, error) {
+	if err := checkIdentity(&r.By); err != nil {
+		return nil, err
+	}
 	for attempt := 1; ; attempt++ {
 		plan, err := Prepare(ctx, repo, r)
 		if err != nil {

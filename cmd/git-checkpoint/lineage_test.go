@@ -255,6 +255,33 @@ func TestARunThatALiveProcessHoldsCanBeForkedOnly(t *testing.T) {
 	l.sound()
 }
 
+// TestARunThatAProgramMadeIsGoneOnWithHere: an orchestrator that has no
+// worktree makes a run; the first that goes on with it need not fork it.
+func TestARunThatAProgramMadeIsGoneOnWithHere(t *testing.T) {
+	l := newLab(t)
+	ctx := context.Background()
+	repo, err := refs.Open(ctx, l.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer repo.Close()
+	by := refs.Identity{Name: "An Orchestrator", Email: "orchestrator@example.org"}
+	if _, err := lineage.Fork(ctx, repo, lineage.Request{Source: "task", Step: "plan", Run: "n", By: by}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lineage.Fork(ctx, repo, lineage.Request{Source: "task", Step: "plan", Run: "m"}); !errors.Is(err, refs.ErrInvalid) {
+		t.Errorf("a fork by nobody: %v", err)
+	}
+	l.checkpoint("switch", "n")
+	l.holds(".", "plan")
+	l.write("code", "more")
+	l.checkpoint("save", "--step", "more")
+	if n := l.runs()["n"]; n == nil || n.Checkpoints != 1 {
+		t.Errorf("the run is %+v", n)
+	}
+	l.sound()
+}
+
 // descents are the ways to descend from the step plan of the lab's run.
 var descents = []struct {
 	name string

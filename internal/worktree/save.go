@@ -128,6 +128,12 @@ func (w *Worktree) forSave(ctx context.Context, req SaveRequest, head refs.Head,
 	return t, nil
 }
 
+// foreign says whether a run belongs to another worktree. One that a program
+// made without a worktree belongs to whoever goes on with it.
+func (w *Worktree) foreign(s notes.State) bool {
+	return s.Created.Worktree != "" && s.Created.Worktree != w.id
+}
+
 // mayWrite refuses an explicit run that is closed or not ours.
 func (w *Worktree) mayWrite(t *target) error {
 	switch {
@@ -137,7 +143,7 @@ func (w *Worktree) mayWrite(t *target) error {
 	case notes.Ended(t.status):
 		return fault.New(fault.Conflict, "run-ended", "run '%s' has ended: %s", t.run, t.status).
 			WithHint("git checkpoint start opens a new one")
-	case t.state.Created.Worktree != w.id:
+	case w.foreign(t.state):
 		e := fault.New(fault.Conflict, "foreign-run", "run '%s' belongs to another worktree", t.run)
 		if t.state.Created.Path != "" {
 			e.Message += ": " + t.state.Created.Path
@@ -156,7 +162,7 @@ func (w *Worktree) bareTarget(ctx context.Context, current string, head refs.Hea
 	switch {
 	case t == nil, t.hidden, notes.Ended(t.status):
 		return &target{run: refs.GenerateRun(head.Branch, at), current: true}, nil
-	case t.state.Created.Worktree != w.id:
+	case w.foreign(t.state):
 		from := t.tip
 		if from.Kind == refs.KindStart && from.Lineage != nil {
 			if from, err = w.repo.Resolve(ctx, t.run); err != nil {
@@ -677,7 +683,7 @@ func (w *Worktree) end(ctx context.Context, run, status string) (*EndResult, err
 		return result, nil
 	case notes.Ended(t.status):
 		return nil, fault.New(fault.Conflict, "run-ended", "run '%s' has ended already: %s", run, t.status)
-	case t.state.Created.Worktree != w.id:
+	case w.foreign(t.state):
 		return nil, w.mayWrite(t)
 	}
 	result.Changed = true
