@@ -176,6 +176,11 @@ func (p *Plan) Apply() error {
 			return err
 		}
 	}
+	for _, name := range p.target.Interrupted {
+		if _, wanted := p.want[name]; !wanted {
+			p.removeEmpty(path.Dir(name))
+		}
+	}
 	return nil
 }
 
@@ -230,11 +235,17 @@ func (p *Plan) step(what string) {
 	git.Step(what)
 }
 
-// removeEmpty removes directories that became empty, but not the one that
-// the command was started in.
+// removeEmpty removes a directory and those above it that became empty, but
+// not the one that the command was started in.
 func (p *Plan) removeEmpty(dir string) {
+	look := snapshot.NewLstat(p.repo)
 	for ; dir != "." && !strings.HasPrefix(p.repo.Prefix, dir+"/"); dir = path.Dir(dir) {
-		if os.Remove(snapshot.DiskPath(p.repo, dir)) != nil {
+		fi, err := look.Get(dir)
+		if err == nil && fi == nil {
+			continue
+		}
+		// os.Remove would take a file or a link too.
+		if err != nil || !fi.IsDir() || os.Remove(snapshot.DiskPath(p.repo, dir)) != nil {
 			return
 		}
 		p.step("directory removed")

@@ -36,6 +36,9 @@ type Target struct {
 	// Gone are paths that are known not to have been on disk, so that they are
 	// deleted even where the ignore rules of Files cover them.
 	Gone map[string]bool
+	// Interrupted are paths for which a killed restore may have made
+	// directories; where these are empty they go.
+	Interrupted []string
 }
 
 // Plan is what a restore will do. Make one with Prepare, which touches

@@ -425,8 +425,13 @@ func (w *Worktree) goal(ctx context.Context, op *operation) (*goal, error) {
 			g.force = append(g.force, p)
 		}
 	}
+	// What was tracked and not on disk then is deleted, even where it is
+	// ignored now, and so in no snapshot unless asked for.
 	for _, e := range g.state.Index.Entries {
-		g.files.Gone[e.Path] = true // tracked, so it would have been seen
+		g.files.Gone[e.Path] = true
+		if !has(g.files.Files, e.Path) {
+			g.force = append(g.force, e.Path)
+		}
 	}
 	return g, nil
 }
@@ -524,10 +529,10 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 	if options.Key, err = w.repo.Ref(ctx, w.localRef(indexName)); err != nil {
 		return nil, nil, err
 	}
-	if options.Force, err = w.interruptedPaths(ctx, s.resumes); err != nil {
+	if g.files.Interrupted, err = w.interruptedPaths(ctx, s.resumes); err != nil {
 		return nil, nil, err
 	}
-	options.Force = append(options.Force, g.force...)
+	options.Force = slices.Concat(g.files.Interrupted, g.force)
 	now, err := w.capture(ctx, options)
 	if err != nil {
 		return nil, nil, err
@@ -536,8 +541,10 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 		now.snap.Discard()
 		return nil, nil, err
 	}
-	if err := compatible(op, now.op, g.state.Operation); err != nil {
-		return discard(err)
+	if len(s.pathspecs)+len(op.Paths) == 0 { // of some paths, the operation stays as it is
+		if err := compatible(op, now.op, g.state.Operation); err != nil {
+			return discard(err)
+		}
 	}
 	if len(s.pathspecs) > 0 {
 		if op.Paths, err = w.matching(ctx, s.pathspecs, now, g); err != nil {
@@ -664,16 +671,27 @@ func compatible(op *operation, now, then *snapshot.Operation) error {
 	same := now.Kind == then.Kind && now.Identity == then.Identity
 	switch {
 	case several(now) && !same:
-		return fault.New(fault.Conflict, "operation-in-progress", "a %s is under way, and the checkpoint is not of it", now.Kind).
+		return fault.New(fault.Conflict, "operation-in-progress", "%s is under way, and the checkpoint is not of it", underWay(now.Kind)).
 			WithHint("finish it or give it up first: %s", endHint(now.Kind))
 	case several(now) && op.After.Branch != op.Before.Branch:
-		return fault.New(fault.Conflict, "operation-in-progress", "a %s is under way, which a change of branch would break", now.Kind).
+		return fault.New(fault.Conflict, "operation-in-progress", "%s is under way, which a change of branch would break", underWay(now.Kind)).
 			WithHint("finish it or give it up first: %s", endHint(now.Kind))
 	case several(then) && !same:
-		return fault.New(fault.Conflict, "operation-over", "the checkpoint was made during a %s that is not under way now", then.Kind).
+		return fault.New(fault.Conflict, "operation-over", "the checkpoint was made during %s that is not under way now", underWay(then.Kind)).
 			WithHint("git checkpoint diff shows it; restore -- <path> takes single files from it")
 	}
 	return nil
+}
+
+// underWay names an operation with its article.
+func underWay(kind string) string {
+	switch kind {
+	case snapshot.Am:
+		return "an am"
+	case snapshot.Sequence:
+		return "a sequence of picks"
+	}
+	return "a " + kind
 }
 
 func endHint(kind string) string {
@@ -707,20 +725,31 @@ func (w *Worktree) matching(ctx context.Context, pathspecs []string, now *captur
 		}
 		lists[i][p] = e
 	}
-	found := map[string]bool{}
-	for _, list := range lists {
+	var files []string
+	for i, list := range lists {
 		x := &index.Index{}
 		for _, e := range list {
 			x.Entries = append(x.Entries, e)
 		}
-		file := w.home(fmt.Sprintf("index.%d.paths", os.Getpid()))
+		file := w.home(fmt.Sprintf("index.%d.paths%d", os.Getpid(), i))
+		defer os.Remove(file)
 		if err := x.WriteFile(file, w.git.HashLen()); err != nil {
 			return nil, fault.New(fault.Fatal, "io", "match paths: %w", err)
 		}
-		c := w.git.Command(ctx, append([]string{"ls-files", "-z", "--full-name", "--"}, pathspecs...)...).WithIndex(file)
-		c.Dir = w.git.CurrentDir()
-		names, err := c.Lines()
-		os.Remove(file)
+		files = append(files, file)
+	}
+	paths, err := w.listMatching(ctx, files, pathspecs)
+	if err != nil {
+		return nil, err
+	}
+	return paths, w.matchEach(ctx, files, pathspecs)
+}
+
+// listMatching lists what pathspecs match in any of some index files.
+func (w *Worktree) listMatching(ctx context.Context, files, pathspecs []string) ([]string, error) {
+	found := map[string]bool{}
+	for _, file := range files {
+		names, err := w.lsFiles(ctx, file, nil, pathspecs).Lines()
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "invalid-path", "match paths: %w", err)
 		}
@@ -731,12 +760,30 @@ func (w *Worktree) matching(ctx context.Context, pathspecs []string, now *captur
 	if len(found) == 0 {
 		return nil, fault.New(fault.NotFound, "no-such-path", "no file of the checkpoint or of the working tree matches '%s'", strings.Join(pathspecs, " "))
 	}
-	paths := make([]string, 0, len(found))
-	for p := range found {
-		paths = append(paths, p)
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// matchEach refuses a pathspec that matches nothing: most likely it is a slip.
+func (w *Worktree) matchEach(ctx context.Context, files, pathspecs []string) error {
+	if w.lsFiles(ctx, files[0], []string{"--error-unmatch"}, pathspecs).Run() == nil {
+		return nil
 	}
-	sort.Strings(paths)
-	return paths, nil
+	for _, p := range pathspecs {
+		if strings.HasPrefix(p, ":!") || strings.HasPrefix(p, ":^") || strings.HasPrefix(p, ":(") && strings.Contains(p, "exclude") {
+			continue
+		}
+		if _, err := w.listMatching(ctx, files, []string{p}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Worktree) lsFiles(ctx context.Context, index string, options, pathspecs []string) *git.Cmd {
+	args := append([]string{"ls-files", "-z", "--full-name"}, options...)
+	c := w.git.Command(ctx, append(append(args, "--"), pathspecs...)...).WithIndex(index)
+	c.Dir = w.git.CurrentDir()
+	return c
 }
 
 // limit makes the goal equal to what is there, but for some paths. It returns
