@@ -178,7 +178,7 @@ func (c killCase) run() {
 	all, _ := done.steps(-1, c.args...)
 	few := 1
 	if c.start != nil || c.goOn != nil {
-		few = 0 // most of what it does others do too
+		few = 0 // most of what it does other cases do too
 	}
 	k := &killed{killCase: c, beforeStatus: t.status(), afterStatus: done.status(), before: t.world(), after: done.world()}
 	if k.start == nil {
@@ -186,7 +186,7 @@ func (c killCase) run() {
 	}
 	done.sound()
 	t.Logf("%d steps", len(all))
-	for _, n := range spread(len(all), 2) {
+	for _, n := range spread(len(all), 1+few) {
 		t.Run(strings.ReplaceAll(all[n-1], " ", "-"), func(t *testing.T) {
 			at := sandbox{t, c.from.dir}.clone()
 			if _, dead := at.steps(n, c.args...); !dead {

@@ -210,6 +210,9 @@ func (s sandbox) world() world {
 			if d.Name() == ".git" {
 				return fs.SkipDir
 			}
+			if entries, err := os.ReadDir(file); err == nil && len(entries) == 0 {
+				w["empty directory "+file[len(s.dir):]] = ""
+			}
 			return nil
 		}
 		info, err := d.Info()
