@@ -83,7 +83,7 @@ func (t *Transaction) Commit(ctx context.Context) error {
 	if t.input.Len() == 0 {
 		return nil
 	}
-	return t.repo.noted(t.updates, func() error { return t.attempt(ctx) })
+	return t.repo.noted(ctx, t.updates, func() error { return t.attempt(ctx) })
 }
 
 // attempt applies the updates.

@@ -62,7 +62,7 @@ func ParsePlan(r io.Reader) (*Plan, error) {
 		f.fault(1, "the plan is UTF-16; TOML is UTF-8")
 	default:
 		if _, err := toml.Decode(text, &values); err != nil {
-			f.syntax(err)
+			f.syntax(text, err)
 		}
 	}
 	if len(f.faults) > 0 {
@@ -96,16 +96,25 @@ type planReader struct {
 }
 
 func (f *planReader) fault(line int, format string, args ...any) {
-	f.faults = append(f.faults, Fault{max(line, 1), fmt.Sprintf(format, args...)})
+	message := strings.Map(func(r rune) rune {
+		if isControl(r) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(fmt.Sprintf(format, args...), "?"))
+	f.faults = append(f.faults, Fault{max(line, 1), message})
 }
 
-func (f *planReader) syntax(err error) {
+// syntax tells what the parser of TOML said. Where the fault is an end of
+// line, the line that it counts may be the next; its offset is right.
+func (f *planReader) syntax(text string, err error) {
 	var at toml.ParseError
 	if !errors.As(err, &at) {
 		f.fault(1, "%s", oneLine(err.Error()))
 		return
 	}
-	f.fault(at.Position.Line, "%s", oneLine(strings.TrimSuffix(at.Message, ".")))
+	line := 1 + strings.Count(text[:min(at.Position.Start, len(text))], "\n")
+	f.fault(line, "%s", oneLine(strings.TrimSuffix(at.Message, ".")))
 }
 
 // oneLine makes what the parser of TOML said a message of ours.

@@ -122,6 +122,8 @@ func (c *call) descended(r *worktree.DescendResult, verb string, refsOnly bool) 
 	case r.DryRun:
 	case verb == "fork" && r.Worktree != "":
 		c.Hint("go on there: cd %s", output.Path(r.Worktree))
+	case r.Planned:
+		c.Hint("git checkpoint resume %s goes on with its plan", r.Run)
 	case verb == "fork", refsOnly, r.Existed:
 		c.Hint("git checkpoint switch %s goes on with it here", r.Run)
 	default:

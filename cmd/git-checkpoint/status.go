@@ -115,8 +115,20 @@ func (c *call) runStatus(r *worktree.RunInfo) {
 	if r.Worktree != "" && !r.Here {
 		c.Printf("worktree %s, not this one: read-only here\n", r.Worktree)
 	}
+	if p := r.PlanStatus; p != nil {
+		c.planStatus(p)
+	}
 	c.Printf("%s of its own\n", count(r.Checkpoints, "checkpoint", "checkpoints"))
 	for i := range r.Entries {
 		c.Printf("%s", entryLine(&r.Entries[i], i))
+	}
+}
+
+// planStatus prints how far a planned run is.
+func (c *call) planStatus(p *worktree.PlanStatus) {
+	c.Printf("plan     %s executed, %d retained; %s, %.1f minutes\n", count(p.ExecutedCount, "task", "tasks"), p.RetainedCount,
+		count(p.Calls, "call", "calls"), p.Minutes)
+	for i := range p.Tasks {
+		c.Printf("%s\n", taskLine(&p.Tasks[i]))
 	}
 }

@@ -24,6 +24,7 @@ type Config struct {
 	MaxFileSize    int64  // bytes; 0: no limit
 	Exclude        []string
 	BranchPrefix   string
+	WorktreeDir    string
 }
 
 // DefaultMaxFileSize is 50 MiB.

@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -60,6 +62,11 @@ var Keys = []Key{
 		to:    func(c *Config) any { return &c.BranchPrefix },
 		check: checkPrefix,
 	},
+	{
+		Name: "worktree_dir",
+		Help: "where the tasks of plans get their worktrees; the user's cache directory unless set",
+		to:   func(c *Config) any { return &c.WorktreeDir },
+	},
 }
 
 // defaults are the settings of somebody who has set nothing.
@@ -70,7 +77,17 @@ func defaults(repo *git.Repo) *Config {
 		CommitEmail:    first(repo, "git-checkpoint@localhost", "user.email"),
 		MaxFileSize:    DefaultMaxFileSize,
 		BranchPrefix:   "checkpoint/",
+		WorktreeDir:    cacheDir(),
 	}
+}
+
+// cacheDir is where worktrees of tasks go unless somebody says otherwise.
+func cacheDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = os.TempDir()
+	}
+	return filepath.Join(dir, "git-checkpoint")
 }
 
 // GitKey is how a setting is called in git config: snapshot.max_file_size is

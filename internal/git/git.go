@@ -43,7 +43,7 @@ type Repo struct {
 	settings []string // -c arguments for every call
 
 	mu      sync.Mutex
-	inherit *os.File
+	inherit []*os.File
 }
 
 // HashLen is the length of an object id in bytes: 20 or 32.
@@ -263,11 +263,16 @@ func (r *Repo) disableConfiguredHooks() {
 
 // Inherit makes every Cmd with Hold set keep f open in its process, so that
 // an advisory lock on f lives as long as the process does, even when we are
-// killed. A nil f ends it.
-func (r *Repo) Inherit(f *os.File) {
+// killed. The function that it returns ends it.
+func (r *Repo) Inherit(f *os.File) (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.inherit = f
+	r.inherit = append(r.inherit, f)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.inherit = slices.DeleteFunc(r.inherit, func(other *os.File) bool { return other == f })
+	}
 }
 
 // Cmd is one call of git. Set the fields, then call Output, Run or Start.
@@ -327,8 +332,8 @@ func (c *Cmd) command() (*exec.Cmd, *bytes.Buffer) {
 	cmd.Env = append(c.repo.env[:len(c.repo.env):len(c.repo.env)], c.Env...)
 	cmd.WaitDelay = 5 * time.Second
 	c.repo.mu.Lock()
-	if c.Hold && c.repo.inherit != nil && runtime.GOOS != "windows" {
-		cmd.ExtraFiles = []*os.File{c.repo.inherit}
+	if c.Hold && runtime.GOOS != "windows" {
+		cmd.ExtraFiles = slices.Clone(c.repo.inherit)
 	}
 	c.repo.mu.Unlock()
 	stderr := &bytes.Buffer{}

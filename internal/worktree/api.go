@@ -131,10 +131,11 @@ type RunInfo struct {
 	SourceGone    bool          `json:"source_gone,omitempty"` // the run that it descends from is not there
 	CreatedAt     time.Time     `json:"created_at,omitzero"`
 	RequestDigest string        `json:"request_digest,omitempty"`
-	Current       bool          `json:"current"`           // of this worktree
-	Worktree      string        `json:"worktree"`          // the id of the worktree that writes it
-	Here          bool          `json:"here"`              // it is this worktree
-	Fault         string        `json:"fault,omitempty"`   // why the rest is unknown: its notes or chain cannot be read
+	Current       bool          `json:"current"`         // of this worktree
+	Worktree      string        `json:"worktree"`        // the id of the worktree that writes it
+	Here          bool          `json:"here"`            // it is this worktree
+	Fault         string        `json:"fault,omitempty"` // why the rest is unknown: its notes or chain cannot be read
+	*PlanStatus                 // status R of a planned run only
 	Entries       []Entry       `json:"entries,omitempty"` // status R only
 
 	start string

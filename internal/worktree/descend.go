@@ -32,6 +32,7 @@ type DescendRequest struct {
 type DescendResult struct {
 	lineage.Answer
 	DryRun   bool           `json:"dry_run,omitempty"`
+	Planned  bool           `json:"planned,omitempty"`  // it executes a plan: git checkpoint resume goes on
 	Worktree string         `json:"worktree,omitempty"` // the linked worktree that was made
 	Branch   string         `json:"branch,omitempty"`   // the branch that is checked out for the run
 	Safety   string         `json:"safety,omitempty"`   // the commit that holds what was there before
@@ -74,7 +75,11 @@ func (w *Worktree) lineageRequest(ctx context.Context, req DescendRequest, kind 
 		r.Source = current
 	}
 	by, err := w.config.Identity()
+	if err != nil {
+		return r, err
+	}
 	r.By = by
+	r.Also, err = w.planned(ctx, r.Source)
 	return r, err
 }
 
@@ -104,7 +109,8 @@ func (w *Worktree) Rewind(ctx context.Context, req DescendRequest) (*DescendResu
 	if err != nil {
 		return nil, err
 	}
-	if req.NoCheckout {
+	if req.NoCheckout || r.Also != nil {
+		// The files of a planned run are in worktrees of its own.
 		return w.refsOnly(ctx, req, r, lineage.Rewind)
 	}
 	for attempt := 1; ; attempt++ {
@@ -124,14 +130,14 @@ func (w *Worktree) refsOnly(ctx context.Context, req DescendRequest, r lineage.R
 			return nil, err
 		}
 		w.said(req, &plan.Answer)
-		return &DescendResult{Answer: plan.Answer, DryRun: true}, nil
+		return &DescendResult{Answer: plan.Answer, DryRun: true, Planned: r.Also != nil}, nil
 	}
 	a, err := descend(ctx, w.repo, r)
 	if err != nil {
 		return nil, err
 	}
 	w.said(req, a)
-	return &DescendResult{Answer: *a}, nil
+	return &DescendResult{Answer: *a, Planned: r.Also != nil}, nil
 }
 
 func (w *Worktree) rewind(ctx context.Context, req DescendRequest, r lineage.Request) (*DescendResult, error) {

@@ -65,6 +65,16 @@ func (w *Worktree) describeRuns(ctx context.Context, graph *lineage.Graph) ([]Ru
 			source := graph.Node(n.Lineage.Run)
 			r.SourceGone = source == nil || source.Missing
 		}
+		if r.Status == notes.Running {
+			// Whoever executes it holds it; a holder that is gone was interrupted.
+			holder, err := lineage.Holder(w.repo, n.Run)
+			if err != nil {
+				return nil, err
+			}
+			if holder == "" {
+				r.Status = notes.Interrupted
+			}
+		}
 		infos = append(infos, r)
 	}
 	return infos, nil
@@ -93,6 +103,14 @@ func (w *Worktree) RunStatus(ctx context.Context, run string) (*RunInfo, error) 
 		return nil, fault.New(fault.NotFound, "no-such-run", "no run is named '%s'", run)
 	}
 	info := &runs[i]
+	plan, live, err := w.planStatus(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	info.PlanStatus = plan
+	if live && info.Status == notes.Interrupted {
+		info.Status = notes.Running
+	}
 	err = w.Log(ctx, run, func(e Entry) bool {
 		info.Entries = append(info.Entries, e)
 		return true

@@ -13,6 +13,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
 	"github.com/git-checkpoint/git-checkpoint/notes"
 	"github.com/git-checkpoint/git-checkpoint/refs"
+	"github.com/git-checkpoint/git-checkpoint/rerun"
 )
 
 // verifier checks everything that checkpoints consist of.
@@ -292,7 +293,11 @@ func (v *verifier) notes(ctx context.Context, run string, r namedRef, runs map[s
 func (v *verifier) local(ctx context.Context, r namedRef) {
 	v.tips = append(v.tips, r.id)
 	parts := strings.Split(strings.TrimPrefix(r.name, refs.LocalPrefix), "/")
-	if len(parts) < 2 || parts[1] == indexName {
+	// Only operations have a form of their own to check.
+	isOperation := func(name string) bool {
+		return name == restoringName || name+"/" == undoName || name+"/" == redoName || name+"/" == safetyName
+	}
+	if len(parts) < 2 || parts[0] == rerun.LocalTasks || !isOperation(parts[1]) {
 		return
 	}
 	if _, err := v.w.readOperation(ctx, r.id); err != nil {

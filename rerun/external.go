@@ -1,0 +1,332 @@
+package rerun
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/lineage"
+	"github.com/git-checkpoint/git-checkpoint/notes"
+	"github.com/git-checkpoint/git-checkpoint/refs"
+)
+
+// holdWait is how long one asker waits for another.
+const holdWait = 30 * time.Second
+
+// DefaultLease is how long a task that was handed out belongs to its asker.
+const DefaultLease = time.Hour
+
+// Lease is a task that was handed out to an outside orchestrator.
+type Lease struct {
+	Run          string  `json:"run"`
+	Task         string  `json:"task"`
+	Kind         string  `json:"kind"`
+	Attempt      int     `json:"attempt"`
+	Lease        string  `json:"lease"`
+	Deadline     string  `json:"deadline"` // RFC 3339
+	Member       Member  `json:"member"`
+	Instructions string  `json:"instructions"`
+	Inputs       Inputs  `json:"inputs"`
+	Base         string  `json:"base"` // the commit to start from
+	SessionID    string  `json:"session_id,omitempty"`
+	Key          string  `json:"key,omitempty"` // of a delivery
+	BudgetLeft   *Budget `json:"budget_left,omitempty"`
+}
+
+// Inputs are what a task is given of others, as data.
+type Inputs struct {
+	Artifacts map[string]Artifact `json:"artifacts"`
+	Handovers map[string]string   `json:"handovers"` // by task
+}
+
+// Artifact is where an artifact is in the base.
+type Artifact struct {
+	Path   string `json:"path"`
+	Digest string `json:"digest"` // its object id
+}
+
+// Handout answers a request for work: tasks, or why there are none.
+type Handout struct {
+	State  string  // "" with tasks; waiting, or done
+	Result *Result // with done
+	Tasks  []Lease
+}
+
+// external takes hold of a run for one request of an outside orchestrator.
+func external(ctx context.Context, repo *refs.Repository, o Options, do func(*runner) error) error {
+	release, err := lineage.Hold(ctx, repo, o.Run, "next", holdWait)
+	if err != nil {
+		return err
+	}
+	defer release()
+	r := &runner{o: o, repo: repo, begun: time.Now()}
+	l, err := Load(ctx, repo, o.Run, false)
+	if err != nil {
+		return err
+	}
+	r.loaded = l
+	return do(r)
+}
+
+// Next hands out the tasks that are ready, each to one asker: who asks next
+// gets others, until a lease has run out.
+func Next(ctx context.Context, repo *refs.Repository, o Options, lease time.Duration) (h *Handout, err error) {
+	err = external(ctx, repo, o, func(r *runner) error {
+		h, err = r.next(ctx, lease)
+		return err
+	})
+	return h, err
+}
+
+func (r *runner) next(ctx context.Context, lease time.Duration) (*Handout, error) {
+	if result, err := r.mayGoOn(ctx); err != nil || result != nil {
+		return &Handout{State: "done", Result: result}, err
+	}
+	ready := r.ready(nil)
+	if len(ready) == 0 {
+		return r.nothing(ctx)
+	}
+	var leases []Lease
+	for _, id := range ready {
+		l, err := r.lease(ctx, r.loaded.Plan.Task(id), lease)
+		if stopQuietly(err) != nil {
+			return nil, err
+		}
+		if err != nil {
+			break // the budget is spent
+		}
+		leases = append(leases, *l)
+	}
+	if len(leases) == 0 {
+		result, err := r.conclude(ctx, notes.Stopped, r.budget.Error())
+		return &Handout{State: "done", Result: result}, err
+	}
+	return &Handout{Tasks: leases}, nil
+}
+
+// nothing answers where no task is ready: others work, or all is over.
+func (r *runner) nothing(ctx context.Context) (*Handout, error) {
+	for _, t := range r.loaded.Progress.Tasks {
+		if t.State == Running || t.State == Waiting {
+			return &Handout{State: "waiting"}, nil
+		}
+	}
+	again, result, err := r.end(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if again {
+		return r.next(ctx, DefaultLease)
+	}
+	return &Handout{State: "done", Result: result}, nil
+}
+
+func (r *runner) lease(ctx context.Context, t *Task, term time.Duration) (*Lease, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.afford(); err != nil {
+		return nil, err
+	}
+	base, err := r.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	status := r.loaded.Progress.Task(t.ID)
+	repair, reason := status.returned()
+	inputs, err := r.inputs(ctx, t, base)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lease{
+		Run: r.o.Run, Task: t.ID, Kind: t.Kind, Attempt: status.Attempts + 1, Lease: rand.Text(), Deadline: time.Now().Add(term).UTC().Format(time.RFC3339),
+		Member: *r.loaded.member(t.Member), Instructions: r.loaded.brief(t, ""), Inputs: *inputs, Base: base, SessionID: status.last.Session, Key: r.key(t),
+	}
+	e := TaskEvent{
+		Task: t.ID, State: eventLeased, Attempt: l.Attempt, Base: base, Member: t.Member, Call: true, Repair: repair, Reason: reason,
+		Session: l.SessionID, Lease: l.Lease, Deadline: l.Deadline,
+	}
+	if err := r.journal(ctx, EventTask, e); err != nil {
+		return nil, err
+	}
+	p := r.loaded.Progress
+	if b := p.Planned.Budget; b.Calls() > 0 {
+		left := b.Calls() - p.Calls
+		l.BudgetLeft = &Budget{MaxInvocations: left}
+	}
+	return l, nil
+}
+
+func (r *runner) inputs(ctx context.Context, t *Task, base string) (*Inputs, error) {
+	in := &Inputs{Artifacts: map[string]Artifact{}, Handovers: map[string]string{}}
+	for _, name := range t.Uses {
+		producer := r.loaded.Plan.Producer(name)
+		if producer == nil {
+			continue
+		}
+		path := producer.Produces[name]
+		id, err := r.repo.Git().Command(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", base+":"+path).Text()
+		if err != nil {
+			return nil, fault.New(fault.Conflict, "artifact-missing", "task '%s' needs artifact '%s', and '%s' is not in its base", t.ID, name, path)
+		}
+		in.Artifacts[name] = Artifact{Path: path, Digest: id}
+	}
+	for _, from := range t.Knows {
+		in.Handovers[from] = r.loaded.Records[from].Handover
+	}
+	return in, nil
+}
+
+// Report is what an outside orchestrator tells of a task.
+type Report struct {
+	Task   string
+	Lease  string
+	Status string    // done or failed
+	Commit string    // what was done, for done
+	Result io.Reader // the JSON that a command would write to CHECKPOINT_RESULT; nil: none
+}
+
+// Reported is the answer to a report.
+type Reported struct {
+	Task   string  `json:"task"`
+	State  string  `json:"state"`            // done, failed, or ready: handed back
+	Commit string  `json:"commit,omitempty"` // on the integration branch
+	Reason string  `json:"reason,omitempty"`
+	Result *Result `json:"result,omitempty"` // where that was the last task
+}
+
+// TakeReport takes what was done through the same checks and integration as a
+// command of ours.
+func TakeReport(ctx context.Context, repo *refs.Repository, o Options, report Report) (answer *Reported, err error) {
+	if report.Status != "done" && report.Status != "failed" {
+		return nil, fault.New(fault.Invalid, "invalid-status", "'%s' is no status of a task: it is done or failed", report.Status)
+	}
+	if report.Status == "done" && !object.IsID(report.Commit) {
+		return nil, fault.New(fault.Invalid, "invalid-commit", "'%s' is no full commit id", report.Commit)
+	}
+	err = external(ctx, repo, o, func(r *runner) error {
+		answer, err = r.report(ctx, report)
+		return err
+	})
+	return answer, err
+}
+
+func (r *runner) report(ctx context.Context, report Report) (*Reported, error) {
+	t, err := r.loaded.task(report.Task)
+	if err != nil {
+		return nil, err
+	}
+	status := r.loaded.Progress.Task(t.ID)
+	if status.lease.Lease == "" || status.lease.Lease != report.Lease {
+		if status.State == Done {
+			return &Reported{Task: t.ID, State: Done, Commit: status.Commit}, nil
+		}
+		return nil, fault.New(fault.Conflict, "lease-lost", "task '%s' is not, or no longer, leased to you", t.ID).
+			WithHint("git checkpoint next %s hands out what is ready", r.o.Run)
+	}
+	if status.State == Done && status.last.State == eventDone {
+		return &Reported{Task: t.ID, State: Done, Commit: status.Commit}, nil // told again
+	}
+	a := &attempt{task: t, member: r.loaded.member(t.Member), number: status.lease.Attempt, base: status.lease.Base, session: status.lease.Session, started: time.Now()}
+	a.dir = filepath.Join(r.home(), fmt.Sprintf("%s.%d", t.ID, a.number))
+	if report.Result != nil {
+		if err := json.NewDecoder(io.LimitReader(report.Result, resultLimit)).Decode(&a.result); err != nil {
+			return nil, fault.New(fault.Invalid, "invalid-result", "read the result of task '%s': %w", t.ID, err)
+		}
+		if a.result.SessionID != "" {
+			a.session = a.result.SessionID
+		}
+	}
+	failure := "it was reported as failed"
+	if a.result.Handover != "" && report.Status == "failed" {
+		failure = a.result.Handover
+	}
+	if report.Status == "done" {
+		if failure, err = r.take(ctx, a, report.Commit); err != nil {
+			return nil, err
+		}
+	}
+	return r.answer(ctx, a, failure)
+}
+
+// take checks and integrates a commit that was reported.
+func (r *runner) take(ctx context.Context, a *attempt, commit string) (failure string, err error) {
+	r.mu.Lock()
+	tree, err := r.repo.CommitTree(ctx, commit)
+	if err == nil {
+		r.discard(ctx, a)
+		err = r.makeWorktree(ctx, a)
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return "", fault.New(fault.Invalid, "invalid-commit", "take commit %s for task '%s': %w", commit, a.task.ID, err)
+	}
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		a.lock.Release()
+		r.discard(context.WithoutCancel(ctx), a)
+	}()
+	r.mu.Lock()
+	own, failure, err := r.measureTree(ctx, a, tree)
+	r.mu.Unlock()
+	if err != nil || failure != "" {
+		return failure, err
+	}
+	for {
+		candidate, head, conflict, err := r.candidate(ctx, a, own)
+		if err != nil || conflict != "" {
+			return conflict, err
+		}
+		a.base, own = head, candidate
+		if failure, err := r.accepted(ctx, a, candidate); err != nil || failure != "" {
+			return failure, err
+		}
+		done, err := r.integrate(ctx, a, candidate, head)
+		if err != nil || done {
+			return "", err
+		}
+	}
+}
+
+// answer journals a failure, hands it back if there are repairs, and ends the
+// run where that was the last task.
+func (r *runner) answer(ctx context.Context, a *attempt, failure string) (*Reported, error) {
+	if failure != "" {
+		r.mu.Lock()
+		status := r.loaded.Progress.Task(a.task.ID)
+		state, event := Failed, eventFailed
+		if status.repairs < a.task.Repairs {
+			state, event = Ready, eventReturned
+		}
+		err := r.journal(ctx, EventTask, TaskEvent{Task: a.task.ID, State: event, Attempt: a.number, Session: a.session, Reason: failure, Output: a.output})
+		r.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		answer := &Reported{Task: a.task.ID, State: state, Reason: failure}
+		return answer, r.endIfLast(ctx, answer)
+	}
+	answer := &Reported{Task: a.task.ID, State: Done, Commit: r.loaded.Progress.Task(a.task.ID).Commit}
+	return answer, r.endIfLast(ctx, answer)
+}
+
+func (r *runner) endIfLast(ctx context.Context, answer *Reported) error {
+	for _, t := range r.loaded.Progress.Tasks {
+		switch t.State {
+		case Done, Retained, Failed, Skipped:
+		default:
+			return nil
+		}
+	}
+	again, result, err := r.end(ctx)
+	if !again {
+		answer.Result = result
+	}
+	return err
+}
