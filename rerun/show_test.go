@@ -18,7 +18,7 @@ func TestDraw(t *testing.T) {
 		{"a line", []string{"a", "b: a", "c: a b"}, `
 * a
 * b
-    after a
+|   after a
 * c
     after a, b
 `},
@@ -71,7 +71,6 @@ func TestDraw(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := strings.ReplaceAll(Draw(mustParse(t, planText("n", c.tasks...))), ": deterministic", "")
-			// Below a task its own line is not drawn on in these.
 			if "\n"+got != c.want {
 				t.Errorf("got\n%s\nwant%s", got, c.want)
 			}
