@@ -210,8 +210,24 @@ func TestForksIntoWorktreesAtOnce(t *testing.T) {
 	if a, b := l.read("../a/code"), l.read("../b/code"); a != "plan" || b != "work" {
 		t.Errorf("the files are %q and %q", a, b)
 	}
-	if got := l.read("code"); got != "test" {
-		t.Errorf("the file here is %q", got)
+	l.holds(".", "test")
+	l.sound()
+}
+
+// TestTheSameForkIntoAWorktreeAtOnce: git makes a worktree only once; who comes
+// too late is told so, and gets the answer when it asks again.
+func TestTheSameForkIntoAWorktreeAtOnce(t *testing.T) {
+	l := newLab(t)
+	args := []string{"fork", "task", "--to", "plan", "--run", "a", "--worktree", "../a"}
+	for i, code := range l.together([][]string{args, args, args}) {
+		if code != 0 && code != 3 {
+			t.Errorf("call %d: exit code %d", i+1, code)
+		}
+	}
+	l.checkpoint(args...)
+	l.holds("../a", "plan")
+	if runs := l.runs(); len(runs) != 2 || runs["a"] == nil {
+		t.Errorf("the runs are %v", runs)
 	}
 	l.sound()
 }
