@@ -24,8 +24,9 @@ import (
 )
 
 // indexLimit is the size of pack indexes, in bytes, up to which go-git reads
-// packed objects: it loads the whole index of every pack, git maps them.
-const indexLimit = 2 << 20
+// packed objects: it loads the whole index of every pack, git maps them. At
+// about 10,000 objects that takes as long as starting git (bench -stores).
+const indexLimit = 256 << 10
 
 // InProcess is the store that reads by go-git's object layer and writes by
 // itself, for SHA-1 repositories without extensions.
