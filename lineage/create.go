@@ -29,6 +29,7 @@ type NewRun struct {
 	Instructions string // of a rewind or fork, for the step that is entered again
 	ResumeStep   string // that step
 	Pin          *notes.Pin
+	Digest       string // of the request for a rerun
 }
 
 // Start makes a run that starts from n.Head or n.Source, in one transaction:
@@ -95,7 +96,7 @@ func Create(ctx context.Context, repo *refs.Repository, book *notes.Book, n NewR
 	start.Start = start.ID
 	err := book.Add(ctx, start.ID, n.By.When, notes.EventCreated, notes.Created{
 		Lineage: n.Lineage, Worktree: n.Worktree, Path: n.Path, Session: n.Session, By: n.By.String(),
-		Instructions: n.Instructions, ResumeStep: n.ResumeStep, Pin: n.Pin,
+		Instructions: n.Instructions, ResumeStep: n.ResumeStep, Pin: n.Pin, Digest: n.Digest,
 	})
 	return start, err
 }

@@ -222,8 +222,7 @@ func (r *runner) prove(ctx context.Context, a *attempt, candidate, tree string) 
 		return "", nil
 	}
 	if unchanged {
-		e.OK, e.ProofNotRequired, e.Elapsed = true, "unchanged-rerun", r.elapsed()
-		return "", r.evidence(ctx, EventProof, e)
+		return "", nil // recorded after the review; see unproved
 	}
 	if err := r.goTo(ctx, a, a.base); err != nil {
 		return "", err
@@ -424,8 +423,48 @@ func (r *runner) accept(ctx context.Context) (again bool, result *Result, err er
 			return false, result, err
 		}
 	}
+	if err := r.unproved(ctx, head, tree); err != nil {
+		return false, nil, err
+	}
 	result, err = r.conclude(ctx, notes.Completed, "")
 	return false, result, err
+}
+
+// unchangedRerun is why there is no proof of a rerun that changed nothing.
+const unchangedRerun = "unchanged-rerun"
+
+// unproved records, after all checks and reviews of a rerun, that what did not
+// change anything needs no proof: each such task, and the run if that is all.
+func (r *runner) unproved(ctx context.Context, head, tree string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.loaded.Seed == nil {
+		return nil
+	}
+	var list []Evidence
+	for _, t := range r.loaded.Progress.Tasks {
+		task := r.loaded.Plan.Task(t.Task)
+		if t.State != Done || task.Proof == "" {
+			continue
+		}
+		at, err := r.repo.CommitTree(ctx, t.Commit)
+		if err != nil {
+			return err
+		}
+		if r.unchanged(ctx, t.Commit, at) {
+			list = append(list, Evidence{Task: t.Task, Attempt: t.Attempts, Commit: t.Commit, Tree: at, Digest: commandDigest(task.Proof)})
+		}
+	}
+	if r.unchanged(ctx, head, tree) {
+		list = append(list, Evidence{Subject: "run", Commit: head, Tree: tree})
+	}
+	for _, e := range list {
+		e.OK, e.ProofNotRequired, e.Elapsed = true, unchangedRerun, r.elapsed()
+		if err := r.journal(ctx, EventProof, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // acceptance is the subject of the review of all tasks' acceptance.

@@ -123,53 +123,48 @@ func deliveryKey(run, start string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// pinned reads the plan of a run, and the bytes that it was read from. A run
-// without one is ErrNotFound, one that is not what the journal pinned
-// ErrIntegrity.
-func pinned(ctx context.Context, repo *refs.Repository, run string, planned Planned) (*Plan, error) {
+// pinnedPlan reads the plan of a run, and lists what is beside it in the run's
+// seed commit. A run without one is ErrNotFound, one that is not what the
+// journal pinned ErrIntegrity.
+func pinnedPlan(ctx context.Context, repo *refs.Repository, run string, planned Planned) (*Plan, map[string]string, error) {
 	if planned.Plan == "" {
-		return nil, fault.New(fault.NotFound, "no-plan", "run '%s' has no plan", run)
+		return nil, nil, fault.New(fault.NotFound, "no-plan", "run '%s' has no plan", run)
 	}
 	seed, err := repo.Ref(ctx, refs.SeedRef(run))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if seed == "" {
-		return nil, fault.New(fault.Integrity, "no-seed", "run '%s' has lost its plan: ref '%s' is missing", run, refs.SeedRef(run))
+		return nil, nil, fault.New(fault.Integrity, "no-seed", "run '%s' has lost its plan: ref '%s' is missing", run, refs.SeedRef(run))
 	}
 	tree, err := repo.CommitTree(ctx, seed)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	_, data, err := repo.Objects().Read(ctx, tree)
+	entries, err := readTree(ctx, repo, tree)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	entries, err := object.ParseTree(data, repo.Git().HashLen())
-	if err != nil {
-		return nil, fault.New(fault.Integrity, "seed-damaged", "read the plan of run '%s': %w", run, err)
-	}
+	files := map[string]string{}
 	for _, e := range entries {
-		if e.Name != planFile {
-			continue
-		}
-		if e.ID != planned.Plan {
-			return nil, fault.New(fault.Integrity, "plan-changed", "the plan of run '%s' is not the one that its journal pinned", run)
-		}
-		_, data, err := repo.Objects().Read(ctx, e.ID)
-		if err != nil {
-			return nil, err
-		}
-		plan, err := ParsePlan(bytes.NewReader(data))
-		if err != nil {
-			return nil, fault.New(fault.Integrity, "plan-damaged", "read the plan of run '%s': %w", run, err)
-		}
-		if plan.Digest() != planned.Digest {
-			return nil, fault.New(fault.Integrity, "plan-changed", "the plan of run '%s' is not the one that its journal pinned", run)
-		}
-		return plan, nil
+		files[e.Name] = e.ID
 	}
-	return nil, fault.New(fault.Integrity, "seed-damaged", "read the plan of run '%s': its seed holds none", run)
+	changed := fault.New(fault.Integrity, "plan-changed", "the plan of run '%s' is not the one that its journal pinned", run)
+	if files[planFile] != planned.Plan {
+		return nil, nil, changed
+	}
+	_, data, err := repo.Objects().Read(ctx, planned.Plan)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := ParsePlan(bytes.NewReader(data))
+	if err != nil {
+		return nil, nil, fault.New(fault.Integrity, "plan-damaged", "read the plan of run '%s': %w", run, err)
+	}
+	if plan.Digest() != planned.Digest {
+		return nil, nil, changed
+	}
+	return plan, files, nil
 }
 
 // Loaded is a planned run as it is.
@@ -181,8 +176,11 @@ type Loaded struct {
 	Start    *refs.Checkpoint
 	Created  notes.Created
 	Records  map[string]TaskRecord // of the tasks in the chain
+	Seed     *Seed                 // of a rerun
 
-	book *notes.Book
+	book      *notes.Book
+	pinned    Pinned            // what the seed must agree with
+	handovers map[string]string // of retained tasks
 }
 
 // Load reads a planned run. live says whether a process holds it.
@@ -214,12 +212,23 @@ func Load(ctx context.Context, repo *refs.Repository, run string, live bool) (*L
 	if err != nil {
 		return nil, err
 	}
-	if l.Plan, err = pinned(ctx, repo, run, planned); err != nil {
+	var files map[string]string
+	if l.Plan, files, err = pinnedPlan(ctx, repo, run, planned); err != nil {
+		return nil, err
+	}
+	if err := l.readSeed(ctx, repo, lines, planned, files); err != nil {
 		return nil, err
 	}
 	h := History{Plan: l.Plan, Lines: lines, Done: map[string]Source{}, Own: map[string]bool{}, Live: live, Now: time.Now()}
 	if err := l.readChain(ctx, repo, &h); err != nil {
 		return nil, err
+	}
+	if l.Seed != nil {
+		h.Retained = map[string]Source{}
+		for _, t := range l.Seed.Retained {
+			h.Retained[t.Task] = Source{Run: t.Run, Commit: t.Commit, Baseline: t.Baseline}
+			l.Records[t.Task] = TaskRecord{Handover: l.handovers[t.Task]}
+		}
 	}
 	l.Progress, err = Derive(h)
 	return l, err
@@ -276,9 +285,12 @@ func taskRecord(ctx context.Context, book *notes.Book, checkpoint string) (r Tas
 	return r, nil
 }
 
-// Instructions are what a task is told: the plan's text, or what a rewind or
+// instructions are what a task is told: the plan's text, or what a rewind or
 // rerun put in its place.
 func (l *Loaded) instructions(t *Task) string {
+	if l.Seed != nil && l.Seed.Instructions[t.ID] != "" {
+		return l.Seed.Instructions[t.ID]
+	}
 	if l.Created.Instructions != "" && l.Created.ResumeStep == t.ID {
 		return l.Created.Instructions
 	}

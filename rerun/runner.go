@@ -90,6 +90,9 @@ func Execute(ctx context.Context, repo *refs.Repository, o Options) (*Result, er
 // mayGoOn answers at once for a run that is over, or not to start.
 func (r *runner) mayGoOn(ctx context.Context) (*Result, error) {
 	p := r.loaded.Progress
+	if err := r.loaded.verifySource(ctx, r.repo); err != nil {
+		return nil, err
+	}
 	switch {
 	case p.Rejected:
 		return nil, fault.New(fault.Conflict, "rejected", "the plan of run '%s' was rejected", r.o.Run)

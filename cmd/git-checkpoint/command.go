@@ -70,6 +70,7 @@ func commands() []constructor {
 		{"list", listCommand},
 		{"run", runCommand},
 		{"resume", resumeCommand},
+		{"rerun", rerunCommand},
 		{"approve", approveCommand},
 		{"reject", rejectCommand},
 		{"answer", answerCommand},

@@ -25,6 +25,7 @@ type Config struct {
 	Exclude        []string
 	BranchPrefix   string
 	WorktreeDir    string
+	Policy         []PolicyMember // of .checkpoint.toml only
 }
 
 // DefaultMaxFileSize is 50 MiB.

@@ -94,6 +94,10 @@ func TestLayers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if c.WorktreeDir == "" {
+			t.Error("worktrees of tasks have no place")
+		}
+		c.WorktreeDir = "" // depends on the user
 		return c
 	}
 	if got, want := all(Load(repository(t, "", git.Config{"user.name": {"User"}}))), (&Config{

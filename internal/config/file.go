@@ -94,10 +94,16 @@ func (l *layers) text(text string) {
 		}
 		return
 	}
-	for _, d := range tomlpos.Locate(text) {
-		if !d.InArray {
+	definitions := tomlpos.Locate(text)
+	for _, d := range definitions {
+		switch {
+		case d.Path[0] == "policy":
+		case !d.InArray:
 			l.define(d, values)
 		}
+	}
+	if policy, ok := values["policy"]; ok {
+		l.policy(policy, definitions)
 	}
 }
 

@@ -30,8 +30,35 @@ func (w *Worktree) planOptions(run string, jobs int, notify func(string)) (rerun
 	}
 	return rerun.Options{
 		Run: run, Jobs: jobs, Dir: dir, MaxFileSize: w.config.MaxFileSize, Exclude: w.config.Exclude,
-		Identity: w.config.Identity, Notify: notify,
+		Identity: w.config.Identity, Notify: notify, MemberStatus: w.mayWork,
 	}, nil
+}
+
+// mayWork says why a member may not work by the policy, nil if it may.
+func (w *Worktree) mayWork(m rerun.Member) error {
+	if why := w.config.MayWork(m.ID, m.Provider, m.Model); why != "" {
+		return errors.New(why)
+	}
+	return nil
+}
+
+// PreviewRerun shows what a rerun would do.
+func (w *Worktree) PreviewRerun(ctx context.Context, run string, q rerun.Request) (*rerun.Preview, error) {
+	return rerun.PreviewRerun(ctx, w.repo, run, q)
+}
+
+// CreateRerun makes the child run of a rerun.
+func (w *Worktree) CreateRerun(ctx context.Context, run string, q rerun.Request) (child string, err error) {
+	if w.id == "" && w.git.Top != "" {
+		if err := w.hold(ctx, "rerun"); err != nil {
+			return "", err
+		}
+		w.unlock()
+	}
+	return rerun.CreateRerun(ctx, w.repo, rerun.RerunRequest{
+		Source: run, Request: q, BranchPrefix: w.config.BranchPrefix, Worktree: w.id, Path: w.git.Top,
+		Identity: w.config.Identity, MemberStatus: w.mayWork,
+	})
 }
 
 // BeginPlan pins a plan to a new run, and executes nothing.
@@ -130,9 +157,12 @@ func (w *Worktree) planStatus(ctx context.Context, run string) (p *PlanStatus, l
 	}
 	p.Reviewed = l.Plan.Review != nil && l.Progress.Status == notes.Completed
 	for _, e := range l.Progress.Proofs {
-		if e.ProofNotRequired != "" {
+		if e.ProofNotRequired != "" && e.Subject == "run" {
 			p.ProofNotRequired = e.ProofNotRequired
 		}
+	}
+	if l.Seed != nil {
+		p.BaselineVerified = &l.Seed.BaselineVerified
 	}
 	return p, live, nil
 }
