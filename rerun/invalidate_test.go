@@ -20,14 +20,13 @@ func names(list []Invalidated) []string {
 // S3.6 S3.4
 func TestInvalidate(t *testing.T) {
 	diamond, twelve := example(t, "diamond"), example(t, "twelve")
+	tree := mustParse(t, planText("tree", "a", "b: a", "c: a", "d: b", "e: b", "f: c", "g: c"))
 	for _, c := range []struct {
 		name     string
 		plan     *Plan
 		selected []string
 		want     string
 	}{
-		// As workflow engines retry the node B of A→{B,C}→D: B and D
-		// (`argo retry --node-field-selector`, "diamond" in its documentation).
 		{"one side of a diamond", diamond, []string{"b"}, "b(selected) d(completion b)"},
 		{"the top of a diamond", diamond, []string{"a"}, "a(selected) b(artifact a) c(knowledge a) d(completion b, completion c)"},
 		{"the end of a diamond", diamond, []string{"d"}, "d(selected)"},
@@ -36,6 +35,10 @@ func TestInvalidate(t *testing.T) {
 		{"two edges from one task", twelve, []string{"generate", "docs"}, "generate(selected) server(artifact generate) client(artifact generate, knowledge server) " +
 			"integrate(completion server) docs(selected) package(completion integrate, completion client) announce(completion package, completion docs)"},
 		{"nothing", diamond, nil, ""},
+		// What "X.c+" and "X.a+" select in a balanced tree of seven, as
+		// in run_specs of tests/unit/graph/test_selector.py of dbt-labs/dbt-core.
+		{"a branch of a tree", tree, []string{"c"}, "c(selected) f(completion c) g(completion c)"},
+		{"a whole tree", tree, []string{"a"}, "a(selected) b(completion a) c(completion a) d(completion b) e(completion b) f(completion c) g(completion c)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := spell(Invalidate(c.plan, nil, c.selected)); got != c.want {

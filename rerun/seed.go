@@ -59,9 +59,9 @@ func (s *Seed) Sum() string {
 // complete is the seed without null in its JSON.
 func (s *Seed) complete() Seed {
 	fixed := *s
-	fixed.Selected = slices.Concat([]string{}, s.Selected)
-	fixed.Invalidated = slices.Concat([]Invalidated{}, s.Invalidated)
-	fixed.Retained = slices.Concat([]RetainedTask{}, s.Retained)
+	fixed.Selected = append([]string{}, s.Selected...)
+	fixed.Invalidated = append([]Invalidated{}, s.Invalidated...)
+	fixed.Retained = append([]RetainedTask{}, s.Retained...)
 	if fixed.Instructions == nil {
 		fixed.Instructions = map[string]string{}
 	}
