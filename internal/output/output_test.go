@@ -107,6 +107,34 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+type two struct{}
+
+func (two) Error() string  { return "x has 2 faults" }
+func (two) Each() []string { return []string{"x:1: a", "x:2: b\nerror: c"} }
+func (two) Faults() any    { return []int{1, 2} }
+func (two) Unwrap() error  { return fault.New(fault.Invalid, "bad", "x has 2 faults").WithHint("h") }
+
+func TestErrorsThatAreSeveral(t *testing.T) {
+	for _, c := range []struct {
+		json bool
+		want string
+	}{
+		{false, "error: x:1: a\nerror: x:2: b error: c\nhint: h\n"},
+		{true, `{"error":{"code":"bad","message":"x has 2 faults","hint":"h","faults":[1,2]}}` + "\n"},
+	} {
+		var out, errs bytes.Buffer
+		p := New(&out, &errs)
+		if c.json {
+			p.ForPrograms()
+		}
+		p.Error(two{})
+		p.Flush()
+		if errs.String() != c.want || out.Len() > 0 {
+			t.Errorf("stderr %q, want %q; stdout %q", errs.String(), c.want, out.String())
+		}
+	}
+}
+
 func TestWarningsAndHintsForPrograms(t *testing.T) {
 	var out, errs bytes.Buffer
 	p := New(&out, &errs)
