@@ -247,6 +247,10 @@ func (i *installer) uninstall(ctx context.Context, hook string) (Result, error) 
 		return Result{State: Manual, File: at, TakeOut: true, Reason: "it is not ours"}, nil
 	}
 	if kept := keptFile(at, hook); exists(kept) {
+		if there.exists && sameContent(at, kept) {
+			// What ours kept has been put back by its owner.
+			return i.drop(kept, at)
+		}
 		r := Result{State: Left, Path: at, Kept: kept, Reason: "ours is gone, and what it kept is still there: rename it to '" + hook + "', or remove it"}
 		if there.exists {
 			r.Reason = "another hook has been written since, and what ours kept is still there: keep one of them"
@@ -254,6 +258,18 @@ func (i *installer) uninstall(ctx context.Context, hook string) (Result, error) 
 		return r, nil
 	}
 	return Result{State: Absent, Path: at}, nil
+}
+
+// drop removes what ours kept of a hook that is there by itself.
+func (i *installer) drop(kept, at string) (Result, error) {
+	r := Result{State: Restored, Path: at, Kept: kept}
+	if i.dryRun {
+		return r, nil
+	}
+	if err := os.Remove(kept); err != nil {
+		return Result{}, fault.New(fault.Fatal, "io", "remove the hook that was kept: %w", err)
+	}
+	return r, nil
 }
 
 // remove takes a hook of ours away and puts back what it kept.
