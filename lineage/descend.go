@@ -80,7 +80,6 @@ type Plan struct {
 	repo    *refs.Repository
 	request Request
 	source  string // tip
-	books   map[string]*notes.Book
 }
 
 // Rewind makes a run that goes on from a checkpoint of another, which is
@@ -141,14 +140,12 @@ func Prepare(ctx context.Context, repo *refs.Repository, r Request) (*Plan, erro
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{repo: repo, request: r, source: tip, books: map[string]*notes.Book{}}
+	p := &Plan{repo: repo, request: r, source: tip}
 	p.Answer.Completed, p.Answer.Skip, p.Answer.Replay, p.Answer.Pending = []Step{}, []Step{}, []Step{}, []string{}
 	if err := p.locate(chain, base); err != nil {
 		return nil, err
 	}
-	if err := p.work(ctx, chain); err != nil {
-		return nil, err
-	}
+	p.work(chain)
 	if err := p.name(ctx); err != nil {
 		return nil, err
 	}
@@ -206,7 +203,7 @@ func stepOf(c *refs.Checkpoint) Step { return Step{c.Step, c.Kind, c.Visit, c.Ru
 // work works out which of the completed steps are skipped and which run
 // again. A step whose last visit failed is not skipped for an earlier one that
 // succeeded.
-func (p *Plan) work(ctx context.Context, chain []*refs.Checkpoint) error {
+func (p *Plan) work(chain []*refs.Checkpoint) {
 	a := &p.Answer
 	completed := chain[:len(a.Completed)]
 	outcome := map[string]string{}
@@ -214,35 +211,14 @@ func (p *Plan) work(ctx context.Context, chain []*refs.Checkpoint) error {
 		outcome[c.Step] = c.Outcome
 	}
 	for _, c := range completed {
-		replay := c.Replay
-		if replay == "" {
-			r, err := p.record(ctx, c)
-			if err != nil {
-				return err
-			}
-			replay = r.Replay
-		}
 		switch {
-		case replay == "always":
+		case c.Replay == "always":
 			a.Replay = append(a.Replay, stepOf(c))
 		case c.Kind != refs.KindDeterministic || c.Outcome != refs.Succeeded:
 		case c.Step == "" || outcome[c.Step] == refs.Succeeded:
 			a.Skip = append(a.Skip, stepOf(c))
 		}
 	}
-	return nil
-}
-
-// record reads what the notes of a checkpoint's run say about it.
-func (p *Plan) record(ctx context.Context, c *refs.Checkpoint) (notes.Record, error) {
-	if p.books[c.Run] == nil {
-		b, err := notes.OpenBook(ctx, p.repo, c.Run)
-		if err != nil {
-			return notes.Record{}, err
-		}
-		p.books[c.Run] = b
-	}
-	return p.books[c.Run].Record(ctx, c.ID)
 }
 
 // session finds the agent's session to resume: the last one at or before the
@@ -257,7 +233,11 @@ func (p *Plan) session(ctx context.Context, chain []*refs.Checkpoint, base *refs
 		if c.Session == "" {
 			continue
 		}
-		r, err := p.record(ctx, c)
+		book, err := notes.OpenBook(ctx, p.repo, c.Run)
+		if err != nil {
+			return err
+		}
+		r, err := book.Record(ctx, c.ID)
 		if err != nil {
 			return err
 		}

@@ -212,10 +212,14 @@ func (w *Worktree) Fork(ctx context.Context, req DescendRequest) (*DescendResult
 	return w.forkInto(ctx, req, r, &plan.Answer)
 }
 
-// directory is the absolute path that a request names.
+// directory is the absolute path that a request names: from where Open was
+// called, which in a bare repository is the current directory.
 func (w *Worktree) directory(dir string) string {
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(w.git.CurrentDir(), dir)
+	if w.git.Top != "" && !filepath.IsAbs(dir) {
+		return filepath.Join(w.git.CurrentDir(), dir)
+	}
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
 	}
 	return dir
 }
