@@ -57,7 +57,9 @@ func (r *runner) outside(ctx context.Context, t *Task, base, tree string) (failu
 	if len(t.Owns) > 0 {
 		specs := []string{":(top)"}
 		for _, own := range t.Owns {
-			specs = append(specs, ":(top,exclude,glob)"+own)
+			for _, spec := range pathspecs(own) {
+				specs = append(specs, ":(top,exclude,glob)"+spec)
+			}
 		}
 		paths, err := diff(specs...)
 		if err != nil {

@@ -208,6 +208,26 @@ func checkGlob(glob string) string {
 	return ""
 }
 
+// pathspecs writes a pattern that checkGlob has accepted as git's pathspecs,
+// which do not look into deeper folders by themselves, and match what is in a
+// folder only where it is written out.
+func pathspecs(glob string) []string {
+	inside := strings.HasSuffix(glob, "/")
+	glob = strings.TrimSuffix(glob, "/")
+	if rest, anchored := strings.CutPrefix(glob, "/"); anchored {
+		glob = rest
+	} else if !strings.Contains(glob, "/") {
+		glob = "**/" + glob
+	}
+	if inside && strings.HasSuffix(glob, "**") {
+		glob += "/*" // a folder, not what is beside it
+	}
+	if inside {
+		return []string{glob + "/**"}
+	}
+	return []string{glob, glob + "/**"}
+}
+
 func checkParts(p string) string {
 	for part := range strings.SplitSeq(p, "/") {
 		switch {
