@@ -119,7 +119,11 @@ func (c *call) saved(r *worktree.SaveResult) {
 		c.Printf("nothing changed since checkpoint %s of run '%s'\n", short(r.Checkpoint), r.Run)
 	}
 	if r.Saved && r.Started {
-		c.Hint("git checkpoint restore @{0} comes back to it, from wherever you are then")
+		newest := "@{0}"
+		if c.flags.String("run") != "" {
+			newest = r.Run // it need not be the current one
+		}
+		c.Hint("git checkpoint restore %s comes back to it, from wherever you are then", newest)
 		c.Hint("git checkpoint saves the next one; git checkpoint log lists them")
 	}
 }

@@ -82,9 +82,10 @@ func (r *Repo) NeedTop() error {
 	}
 }
 
-// hookEnvironment lists variables that describe somebody else's call of git.
-// The location of the repository (GIT_DIR, GIT_WORK_TREE, …) is kept, since
-// it is how a user or a hook says which repository is meant.
+// foreignVariables describe somebody else's call of git. The location of the
+// repository (GIT_DIR, GIT_WORK_TREE, …) is kept, since it is how a user or a
+// hook says which repository is meant; so is GIT_QUARANTINE_PATH, by which git
+// keeps refs from naming objects of a push that may yet be refused.
 var foreignVariables = map[string]bool{
 	"GIT_INDEX_FILE": true, "GIT_INDEX_VERSION": true, "GIT_PREFIX": true,
 	"GIT_AUTHOR_NAME": true, "GIT_AUTHOR_EMAIL": true, "GIT_AUTHOR_DATE": true,
@@ -92,7 +93,7 @@ var foreignVariables = map[string]bool{
 	"GIT_LITERAL_PATHSPECS": true, "GIT_GLOB_PATHSPECS": true, "GIT_NOGLOB_PATHSPECS": true, "GIT_ICASE_PATHSPECS": true,
 	"GIT_REFLOG_ACTION": true, "GIT_NOTES_REF": true, "GIT_NOTES_DISPLAY_REF": true, "GIT_NOTES_REWRITE_REF": true,
 	"GIT_EXTERNAL_DIFF": true, "GIT_DIFF_OPTS": true, "GIT_ATTR_SOURCE": true, "GIT_DEFAULT_HASH": true,
-	"GIT_QUARANTINE_PATH": true, "GIT_INTERNAL_SUPER_PREFIX": true, "GIT_SHALLOW_FILE": true, "GIT_GRAFT_FILE": true,
+	"GIT_INTERNAL_SUPER_PREFIX": true, "GIT_SHALLOW_FILE": true, "GIT_GRAFT_FILE": true,
 	"GIT_NAMESPACE": true, "GIT_REPLACE_REF_BASE": true, "GIT_IMPLICIT_WORK_TREE": true,
 }
 
