@@ -401,8 +401,12 @@ func (p *Plan) Stat(name string) (s index.Stat, ok bool) {
 // is a fault.Conflict, since only somebody else can have made it.
 func (p *Plan) Verify() error {
 	look := snapshot.NewLstat(p.repo)
+	unseen := map[string]bool{} // tracked, but not to be read
+	for _, s := range p.snap.Skipped {
+		unseen[s.Path] = true
+	}
 	for name, w := range p.want {
-		if w.Mode == index.ModeGitlink {
+		if w.Mode == index.ModeGitlink || unseen[name] {
 			continue
 		}
 		fi, err := look.Get(name)

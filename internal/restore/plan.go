@@ -72,9 +72,10 @@ func Obstacles(repo *git.Repo, target Target, snap *snapshot.Snapshot) ([]string
 	for _, e := range snap.Files.Entries {
 		have[e.Path] = e.Mode
 	}
+	closed := map[string]bool{} // also directories, of which nothing can be said
 	for _, s := range snap.Skipped {
 		if s.Reason == snapshot.ReasonUnreadable {
-			have[s.Path] = 0
+			have[s.Path], closed[s.Path] = 0, true
 		}
 	}
 	look := snapshot.NewLstat(repo)
@@ -87,6 +88,10 @@ func Obstacles(repo *git.Repo, target Target, snap *snapshot.Snapshot) ([]string
 		// A file where the target has a directory.
 		for dir := path.Dir(e.Path); !checkedDirs[dir]; dir = path.Dir(dir) {
 			checkedDirs[dir] = true
+			if closed[dir] {
+				return nil, fault.New(fault.Conflict, "directory-in-the-way", "the directory '%s' cannot be read, and the checkpoint has '%s'", dir, e.Path).
+					WithHint("make it readable or move it away first")
+			}
 			fi, err := look.Get(dir)
 			if err != nil {
 				return nil, err
