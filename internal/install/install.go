@@ -325,9 +325,15 @@ func sameFile(a, b string) bool {
 
 // keep gives a hook its second name. There is no moment without it.
 func keep(at, kept string) error {
-	if os.Link(at, kept) == nil {
+	err := os.Link(at, kept)
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, os.ErrExist):
+		return fault.New(fault.Conflict, "hook-in-the-way", "keep the hook that is there: '%s' has just been written", kept).
+			WithHint("is another git checkpoint install running? try again")
 	}
+	// A file system without hard links.
 	if err := os.Rename(at, kept); err != nil {
 		return fault.New(fault.Fatal, "io", "keep the hook that is there: %w", err)
 	}

@@ -98,8 +98,8 @@ func readHook(at string) (*found, error) {
 		return f, nil
 	}
 	file, err := os.Open(at)
-	if errors.Is(err, os.ErrNotExist) {
-		return f, nil // a link to nowhere
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		return f, nil // a link to nowhere, or a program that may only be run
 	}
 	if err != nil {
 		return nil, fault.New(fault.Fatal, "io", "read the hook that is there: %w", err)
