@@ -9,10 +9,14 @@ import (
 
 // Draw draws a plan as text, as git draws history: each task after those that
 // it depends on, with lines that lead from one to the next. Lines that follow
-// from others are left out; below each task stands all that it waits for.
+// from others are left out; below each task stands all that it waits for. A
+// plan of more than a thousand tasks, which nobody could follow, has no lines.
 func Draw(p *Plan) string {
 	d := &drawing{}
-	next := p.reduced()
+	var next map[string][]string
+	if len(p.Tasks) <= maxDrawn {
+		next = p.reduced()
+	}
 	for _, id := range p.Order() {
 		column := d.join(id)
 		d.task(p, p.Task(id), column, len(next[id]) > 0)
@@ -20,6 +24,9 @@ func Draw(p *Plan) string {
 	}
 	return d.text.String()
 }
+
+// maxDrawn is how many tasks are drawn with lines between them.
+const maxDrawn = 1000
 
 // reduced returns the tasks that depend on each, without those that depend on
 // it by way of another, in the order of the plan.

@@ -78,6 +78,16 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+func TestDrawMany(t *testing.T) {
+	tasks := []string{"a"}
+	for i := range maxDrawn {
+		tasks = append(tasks, fmt.Sprintf("t%d: a", i))
+	}
+	if got := Draw(mustParse(t, planText("n", tasks...))); strings.Contains(got, "|") || strings.Count(got, "* ") != maxDrawn+1 {
+		t.Errorf("%.200s", got)
+	}
+}
+
 // The drawing of the twelve tasks, as a person has checked it.
 func TestDrawTwelve(t *testing.T) {
 	want, err := os.ReadFile("../testdata/plans/twelve.txt")
