@@ -113,6 +113,15 @@ func cleanEnvironment(environ []string, cwd string) []string {
 		if locationVariables[name] && value != "" && !filepath.IsAbs(value) {
 			kv = name + "=" + filepath.Join(cwd, value)
 		}
+		if name == "GIT_ALTERNATE_OBJECT_DIRECTORIES" && value != "" && !strings.HasPrefix(value, `"`) {
+			list := filepath.SplitList(value)
+			for i, dir := range list {
+				if dir != "" && !filepath.IsAbs(dir) {
+					list[i] = filepath.Join(cwd, dir)
+				}
+			}
+			kv = name + "=" + strings.Join(list, string(filepath.ListSeparator))
+		}
 		env = append(env, kv)
 	}
 	return append(env, "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_TERMINAL_PROMPT=0", "GIT_ADVICE=0")
