@@ -31,15 +31,6 @@ type Config struct {
 // DefaultMaxFileSize is 50 MiB.
 const DefaultMaxFileSize = 50 << 20
 
-// Load reads the settings. What cannot be read is fault.Invalid.
-func Load(repo *git.Repo) (*Config, error) {
-	c, faults := Read(repo)
-	if len(faults) > 0 {
-		return nil, faults[0]
-	}
-	return c, nil
-}
-
 // Read reads the settings, each layer over the one before: the defaults,
 // .checkpoint.toml, git config checkpoint.*, the variables GIT_CHECKPOINT_*.
 // What cannot be read is left out and told; each fault is fault.Invalid.

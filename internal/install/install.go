@@ -325,7 +325,7 @@ func sameFile(a, b string) bool {
 
 // keep gives a hook its second name. There is no moment without it.
 func keep(at, kept string) error {
-	err := os.Link(at, kept)
+	err := second(at, kept)
 	switch {
 	case err == nil:
 		return nil
@@ -338,6 +338,15 @@ func keep(at, kept string) error {
 		return fault.New(fault.Fatal, "io", "keep the hook that is there: %w", err)
 	}
 	return nil
+}
+
+// second gives a file a second name. Of a link it makes a second link: not
+// every system can name the link itself.
+func second(at, name string) error {
+	if target, err := os.Readlink(at); err == nil {
+		return os.Symlink(target, name)
+	}
+	return os.Link(at, name)
 }
 
 // replace writes a hook in one step.
