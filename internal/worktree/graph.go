@@ -3,8 +3,12 @@ package worktree
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -38,10 +42,15 @@ func (w *Worktree) Graph(ctx context.Context, colour bool, yield func(GraphLine)
 		return err
 	}
 	graph := w.derive(runs)
-	input, err := w.graphInput(ctx, runs)
+	tips, roots := w.graphEnds(ctx, runs)
+	if len(tips) == 0 {
+		return nil
+	}
+	shallow, err := w.cutAt(roots)
 	if err != nil {
 		return err
 	}
+	defer os.Remove(shallow)
 	trailer := func(key string) string { return "%x1f%(trailers:key=" + key + ",valueonly,separator=%x20)" }
 	format := "%x01%H%x1f%ct%x1f%s" + trailer(refs.TrailerRun) + trailer(refs.TrailerStep) + trailer(refs.TrailerKind) + trailer(refs.TrailerOutcome) + trailer(refs.TrailerLineage)
 	args := []string{"log", "--graph", "--first-parent", "--no-show-signature", "--no-notes", "--no-decorate", "--format=" + format, "--stdin"}
@@ -50,22 +59,22 @@ func (w *Worktree) Graph(ctx context.Context, colour bool, yield func(GraphLine)
 	} else {
 		args = append(args, "--color=never")
 	}
-	p, err := w.git.Command(ctx, args...).Start()
+	p, err := w.git.Command(ctx, args...).WithEnv("GIT_SHALLOW_FILE", shallow).Start()
 	if err != nil {
 		return err
 	}
 	go func() {
-		io.WriteString(p.Stdin, input)
+		io.WriteString(p.Stdin, strings.Join(tips, "\n")+"\n")
 		p.Stdin.Close()
 	}()
-	tips := map[string][]RunInfo{}
+	atTip := map[string][]RunInfo{}
 	for _, r := range runs {
-		tips[r.Tip] = append(tips[r.Tip], r)
+		atTip[r.Tip] = append(atTip[r.Tip], r)
 	}
 	lines := bufio.NewReader(p.Stdout)
 	for {
 		text, err := lines.ReadString('\n')
-		if text != "" && !yield(graphLine(strings.TrimSuffix(text, "\n"), graph, tips)) {
+		if text != "" && !yield(graphLine(strings.TrimSuffix(text, "\n"), graph, atTip)) {
 			p.Stop()
 			return nil
 		}
@@ -79,45 +88,52 @@ func (w *Worktree) Graph(ctx context.Context, colour bool, yield func(GraphLine)
 	return nil
 }
 
-// graphInput names the tips, and excludes what the runs stand on.
-func (w *Worktree) graphInput(ctx context.Context, runs []RunInfo) (string, error) {
-	batch, err := object.OpenBatch(ctx, w.git)
-	if err != nil {
-		return "", err
-	}
-	defer batch.Close()
-	var input strings.Builder
-	var starts []string
+// graphEnds returns where the drawing begins and where it ends: the tips of
+// the runs, and the start commits that stand on no checkpoint.
+func (w *Worktree) graphEnds(ctx context.Context, runs []RunInfo) (tips, roots []string) {
 	damaged := slices.ContainsFunc(runs, func(r RunInfo) bool { return r.Fault != "" })
 	for _, r := range runs {
 		if r.Fault != "" {
 			w.warn("run '%s' cannot be drawn: %s", r.Run, r.Fault)
 			continue
 		}
-		start := r.start
-		if (r.SourceGone || damaged) && r.Lineage.Inherits() {
+		root := ""
+		switch {
+		case !r.Lineage.Inherits() && object.IsID(r.start):
+			root = r.start
+		case !r.Lineage.Inherits(), r.SourceGone, damaged:
 			// Which run its history begins with only the chain tells.
-			if start, err = w.firstStart(ctx, r.Tip); err != nil {
+			var err error
+			if root, err = w.firstStart(ctx, r.Tip); err != nil {
 				w.warn("run '%s' cannot be drawn: %v", r.Run, err)
 				continue
 			}
 		}
-		input.WriteString(r.Tip + "\n")
-		if object.IsID(start) {
-			starts = append(starts, start)
+		tips = append(tips, r.Tip)
+		if root != "" {
+			roots = append(roots, root)
 		}
 	}
-	err = batch.ReadAll(starts, func(_ int, found bool, id string, _ object.Kind, data []byte) error {
-		if !found {
-			return nil
-		}
-		c, ok, err := refs.ParseCheckpoint(id, data)
-		if err == nil && ok && !c.Lineage.Inherits() && c.Previous() != "" {
-			input.WriteString("^" + c.Previous() + "\n")
-		}
-		return nil
-	})
-	return input.String(), err
+	return tips, roots
+}
+
+// cutAt writes a file that makes git take commits for ones without parents, as
+// it does where a shallow clone ends. To exclude what they stand on would
+// exclude a run, too, that somebody has merged into it.
+func (w *Worktree) cutAt(commits []string) (file string, err error) {
+	have, err := os.ReadFile(filepath.Join(w.git.CommonDir, "shallow"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fault.New(fault.Fatal, "io", "draw the runs: %w", err)
+	}
+	f, err := os.CreateTemp("", "git-checkpoint-graph-")
+	if err == nil {
+		_, err = f.WriteString(string(have) + strings.Join(commits, "\n") + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return "", fault.New(fault.Fatal, "io", "draw the runs: %w", err)
+	}
+	return f.Name(), nil
 }
 
 // firstStart is the start commit that all of a chain stands on.
