@@ -342,6 +342,35 @@ func removeEmptyTree(dir string) error {
 	return nil
 }
 
+// besidePrefix, with a process id, names what moveInto copies.
+const besidePrefix = ".git-checkpoint-"
+
+// Leftovers lists the copies that a killed restore left beside the files that
+// it was to write.
+func Leftovers(repo *git.Repo, paths []string) []string {
+	look := snapshot.NewLstat(repo)
+	seen := map[string]bool{}
+	var left []string
+	for _, p := range paths {
+		dir := path.Dir(p)
+		if seen[dir] {
+			continue
+		}
+		seen[dir] = true
+		if fi, err := look.Get(dir); dir != "." && (err != nil || fi == nil || !fi.IsDir()) {
+			continue
+		}
+		entries, _ := os.ReadDir(snapshot.DiskPath(repo, dir))
+		for _, e := range entries {
+			number, ok := strings.CutPrefix(e.Name(), besidePrefix)
+			if _, err := strconv.Atoi(number); ok && err == nil && !e.IsDir() {
+				left = append(left, path.Join(dir, e.Name()))
+			}
+		}
+	}
+	return left
+}
+
 // moveInto moves a file into place at once. Where the two are on different
 // file systems it is copied beside its place first.
 func moveInto(from, to string) error {
@@ -349,7 +378,7 @@ func moveInto(from, to string) error {
 	if err == nil || !crossesDevices(err) {
 		return err
 	}
-	beside := filepath.Join(filepath.Dir(to), fmt.Sprintf(".git-checkpoint-%d", os.Getpid()))
+	beside := filepath.Join(filepath.Dir(to), fmt.Sprintf("%s%d", besidePrefix, os.Getpid()))
 	defer os.Remove(beside)
 	if link, err := os.Readlink(from); err == nil {
 		if err := os.Symlink(link, beside); err != nil {

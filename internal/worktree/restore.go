@@ -532,7 +532,8 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 	if g.files.Interrupted, err = w.interruptedPaths(ctx, s.resumes); err != nil {
 		return nil, nil, err
 	}
-	options.Force = slices.Concat(g.files.Interrupted, g.force)
+	leftovers := restore.Leftovers(w.git, g.files.Interrupted)
+	options.Force = slices.Concat(g.files.Interrupted, leftovers, g.force)
 	now, err := w.capture(ctx, options)
 	if err != nil {
 		return nil, nil, err
@@ -569,7 +570,7 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 		}
 	}
 	if s.resumes != nil {
-		if err := w.leaveNew(ctx, g, now, s.resumes); err != nil {
+		if err := w.leaveNew(ctx, g, now, s.resumes, leftovers); err != nil {
 			return discard(err)
 		}
 	}
@@ -613,8 +614,11 @@ func (w *Worktree) interruptedPaths(ctx context.Context, op *operation) ([]strin
 // its target holds: it was ignored when the operation began and is not any
 // more, or somebody made it since, so undo would not bring it back. What
 // stands in the way has to go; the half-done state holds it.
-func (w *Worktree) leaveNew(ctx context.Context, g *goal, now *captured, op *operation) error {
+func (w *Worktree) leaveNew(ctx context.Context, g *goal, now *captured, op *operation, leftovers []string) error {
 	known := map[string]bool{}
+	for _, p := range leftovers {
+		known[p] = true
+	}
 	for _, id := range []string{op.Safety, op.Target, op.RolledBack} {
 		if id == "" {
 			continue
