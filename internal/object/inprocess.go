@@ -25,7 +25,7 @@ import (
 
 // indexLimit is the size of pack indexes, in bytes, up to which go-git reads
 // packed objects: it loads the whole index of every pack, git maps them. At
-// about 10,000 objects that takes as long as starting git (bench -stores).
+// about 10,000 objects that takes as long as starting git does.
 const indexLimit = 256 << 10
 
 // InProcess is the store that reads by go-git's object layer and writes by
