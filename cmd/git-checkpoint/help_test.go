@@ -55,6 +55,9 @@ func TestExamplesParse(t *testing.T) {
 	}
 	for _, e := range examples {
 		line, _, _ := strings.Cut(e.line, " >")
+		if _, after, piped := strings.Cut(line, " | "); piped {
+			line = after
+		}
 		argv := quoted.FindAllString(line, -1)[2:]
 		name, rest := splitCommand(argv)
 		if name == "" {

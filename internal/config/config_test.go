@@ -87,42 +87,36 @@ func TestLayers(t *testing.T) {
 		"checkpoint.commit.name": {"first", "Git"}, "checkpoint.commit.email": {""}, "checkpoint.commit.message": {"git"},
 		"checkpoint.snapshot.maxfilesize": {"2k"}, "checkpoint.snapshot.exclude": {"dropped", "", "g1", "g2"},
 	}
-	all := func(c *Config, err error) *Config {
-		if err != nil {
-			t.Fatal(err)
+	// What the test sets, of all that there is.
+	type some struct {
+		auto                 bool
+		name, email, message string
+		size                 int64
+		exclude              []string
+		prefix               string
+	}
+	read := func(layer string, repo *git.Repo, want some) {
+		t.Helper()
+		got, faults := Read(repo)
+		if len(faults) > 0 {
+			t.Fatal(layer, faults)
 		}
-		if c.WorktreeDir == "" {
-			t.Error("worktrees of tasks have no place")
+		have := some{got.AutoCheckpoint, got.CommitName, got.CommitEmail, got.CommitMessage, got.MaxFileSize, got.Exclude, got.BranchPrefix}
+		if !reflect.DeepEqual(have, want) {
+			t.Errorf("%s: %+v", layer, have)
 		}
-		c.WorktreeDir = "" // depends on the user
-		return c
 	}
-	if got, want := all(Read(repository(t, "", git.Config{"user.name": {"User"}}))), (&Config{
-		AutoCheckpoint: true, CommitName: "User", CommitEmail: "git-checkpoint@localhost", MaxFileSize: 50 << 20, BranchPrefix: "checkpoint/",
-	}); !reflect.DeepEqual(got, want) {
-		t.Errorf("defaults: %+v", got)
-	}
-	if got, want := all(Read(repository(t, file, git.Config{"user.name": {"User"}}))), (&Config{
-		CommitName: "File", CommitEmail: "file@x", CommitMessage: "file {turn_id}", MaxFileSize: 1024, Exclude: []string{"f1", "f 2"}, BranchPrefix: "file/",
-	}); !reflect.DeepEqual(got, want) {
-		t.Errorf("file: %+v", got)
-	}
-	if got, want := all(Read(repository(t, file, inGit))), (&Config{
-		AutoCheckpoint: true, CommitName: "Git", CommitEmail: "file@x", CommitMessage: "git", MaxFileSize: 2048, Exclude: []string{"g1", "g2"}, BranchPrefix: "git/",
-	}); !reflect.DeepEqual(got, want) {
-		t.Errorf("git config: %+v", got)
-	}
+	user := git.Config{"user.name": {"User"}}
+	read("defaults", repository(t, "", user), some{true, "User", "git-checkpoint@localhost", "", 50 << 20, nil, "checkpoint/"})
+	read("file", repository(t, file, user), some{false, "File", "file@x", "file {turn_id}", 1024, []string{"f1", "f 2"}, "file/"})
+	read("git config", repository(t, file, inGit), some{true, "Git", "file@x", "git", 2048, []string{"g1", "g2"}, "git/"})
 	repo := repository(t, file, inGit)
 	for name, value := range map[string]string{
 		"auto_checkpoint": "off", "branch_prefix": "env/", "commit.name": "Env", "commit.message": "", "snapshot.max_file_size": "3k", "snapshot.exclude": "e1 e2",
 	} {
 		t.Setenv(Variable(name), value)
 	}
-	if got, want := all(Read(repo)), (&Config{
-		CommitName: "Env", CommitEmail: "file@x", CommitMessage: "git", MaxFileSize: 3072, Exclude: []string{"e1", "e2"}, BranchPrefix: "env/",
-	}); !reflect.DeepEqual(got, want) {
-		t.Errorf("environment: %+v", got)
-	}
+	read("environment", repo, some{false, "Env", "file@x", "git", 3072, []string{"e1", "e2"}, "env/"})
 }
 
 func TestNames(t *testing.T) {
@@ -145,12 +139,12 @@ func TestNames(t *testing.T) {
 func TestUntrackedKeys(t *testing.T) {
 	saved := Keys
 	defer func() { Keys = saved }()
-	Keys = append(Keys[:len(Keys):len(Keys)], Key{Name: "push.remote", to: func(c *Config) any { return &c.CommitMessage }})
-	c, faults := Read(repository(t, "[push]\nremote = 'evil'\n", git.Config{}))
-	if len(faults) != 1 || faults[0].Error() != ".checkpoint.toml:2:1: 'push.remote' cannot be set by a file that comes with the repository" || c.CommitMessage != "" {
+	Keys = append(Keys[:len(Keys):len(Keys)], Key{Name: "send.to", to: func(c *Config) any { return &c.CommitMessage }})
+	c, faults := Read(repository(t, "[send]\nto = 'evil'\n", git.Config{}))
+	if len(faults) != 1 || faults[0].Error() != ".checkpoint.toml:2:1: 'send.to' cannot be set by a file that comes with the repository" || c.CommitMessage != "" {
 		t.Errorf("%v, %q", faults, c.CommitMessage)
 	}
-	c, faults = Read(repository(t, "", git.Config{"checkpoint.push.remote": {"mine"}}))
+	c, faults = Read(repository(t, "", git.Config{"checkpoint.send.to": {"mine"}}))
 	if len(faults) != 0 || c.CommitMessage != "mine" {
 		t.Errorf("%v, %q", faults, c.CommitMessage)
 	}
