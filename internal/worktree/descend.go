@@ -290,8 +290,11 @@ func (w *Worktree) forkInto(ctx context.Context, req DescendRequest, r lineage.R
 			return nil, err
 		}
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fault.New(fault.Conflict, "directory-exists", "make a worktree at '%s': something is there", req.Worktree).
-				WithHint("choose another directory")
+			hint := "choose another directory"
+			if len(entries) == 1 && entries[0].Name() == ".git" {
+				hint += ", or git worktree remove this one if it is what a killed fork left"
+			}
+			return nil, fault.New(fault.Conflict, "directory-exists", "make a worktree at '%s': something is there", req.Worktree).WithHint("%s", hint)
 		}
 	}
 	result := &DescendResult{Answer: *a, DryRun: req.DryRun, Worktree: dir, Branch: branch}
