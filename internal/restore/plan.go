@@ -69,8 +69,12 @@ type Plan struct {
 // way is a fault.Conflict.
 func Obstacles(repo *git.Repo, target Target, snap *snapshot.Snapshot) ([]string, error) {
 	have := map[string]uint32{}
+	filled := map[string]bool{} // directories that the snapshot has files in
 	for _, e := range snap.Files.Entries {
 		have[e.Path] = e.Mode
+		for dir := path.Dir(e.Path); dir != "." && !filled[dir]; dir = path.Dir(dir) {
+			filled[dir] = true
+		}
 	}
 	closed := map[string]bool{} // also directories, of which nothing can be said
 	for _, s := range snap.Skipped {
@@ -103,7 +107,9 @@ func Obstacles(repo *git.Repo, target Target, snap *snapshot.Snapshot) ([]string
 			if !fi.IsDir() && !saved {
 				found[dir] = true
 			}
-			if fi.IsDir() && (mode == index.ModeGitlink || isRepository(repo, dir)) {
+			// What git itself takes for no repository (its .git leads
+			// nowhere) is in the snapshot, file by file.
+			if fi.IsDir() && (mode == index.ModeGitlink || !filled[dir] && isRepository(repo, dir)) {
 				return nil, repositoryInTheWay(dir, e.Path)
 			}
 		}
@@ -231,6 +237,8 @@ func (p *Plan) Empty() bool { return len(p.Write)+len(p.Delete) == 0 }
 
 func (p *Plan) compare() error {
 	now, then := map[string]string{}, map[string]string{}
+	filled := directories(p.have)
+	repositories := map[string]bool{}
 	for name, w := range p.want {
 		h, ok := p.have[name]
 		if path.Base(name) == ".gitignore" {
@@ -245,8 +253,9 @@ func (p *Plan) compare() error {
 		case ok && h.Mode == index.ModeGitlink:
 			return repositoryInTheWay(name, name)
 		case w.Mode == index.ModeGitlink && !ok:
-			// An empty directory stands for it, as after git checkout.
-			if fi, err := os.Lstat(snapshot.DiskPath(p.repo, name)); err == nil && fi.IsDir() {
+			// An empty directory stands for it, as after git checkout. One
+			// with files in it goes with them, and is made again.
+			if fi, err := os.Lstat(snapshot.DiskPath(p.repo, name)); err == nil && fi.IsDir() && !filled[name] {
 				continue
 			}
 		case p.target.Raw[name] != "":
@@ -269,13 +278,34 @@ func (p *Plan) compare() error {
 			p.Unprotected = append(p.Unprotected, name)
 			continue
 		}
+		if dir := p.repositoryAbove(name, repositories); dir != "" {
+			p.Unprotected = append(p.Unprotected, dir)
+			continue
+		}
 		p.Delete = append(p.Delete, name)
 	}
 	p.IgnoreRules = !mapsEqual(now, then)
 	slices.Sort(p.Write)
 	slices.Sort(p.Delete)
 	slices.Sort(p.Unprotected)
+	p.Unprotected = slices.Compact(p.Unprotected)
 	return nil
+}
+
+// repositoryAbove returns the directory above a path that holds a .git, even
+// one that leads nowhere: a worktree or submodule that may be mended.
+func (p *Plan) repositoryAbove(name string, known map[string]bool) string {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		is, ok := known[dir]
+		if !ok {
+			is = isRepository(p.repo, dir)
+			known[dir] = is
+		}
+		if is && !p.below(name) {
+			return dir
+		}
+	}
+	return ""
 }
 
 // left says whether the checkpoint did not take a path, or a directory above
