@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -170,17 +171,22 @@ func removeDeadLock(ctx context.Context, path string, begun time.Time) {
 }
 
 // removeDebris deletes notes and seeds that the dead writer wrote for a run
-// that does not exist, and the record of what it was to do then. Git renames
-// ref by ref, the run's own last.
+// that does not exist, the branch that it made for it, and the record of what
+// it was to do then. Git renames ref by ref, the run's own last; so what came
+// last goes first, and what was written down stays true.
 func (r *Repository) removeDebris(ctx context.Context, updates []update) error {
 	tx := r.Begin("checkpoint: debris of a dead writer")
 	checked := map[string]bool{}
-	for _, u := range updates {
+	begun := r.begun(ctx, updates)
+	for _, u := range slices.Backward(updates) {
 		run, ok := strings.CutPrefix(u.Ref, NotesPrefix)
 		if !ok {
 			run, ok = strings.CutPrefix(u.Ref, SeedPrefix)
 		}
 		if strings.HasPrefix(u.Ref, LocalPrefix) && strings.HasSuffix(u.Ref, "/"+Restoring) {
+			run, ok = lastRun(updates)
+		}
+		if strings.HasPrefix(u.Ref, branchPrefix) && u.Created && begun {
 			run, ok = lastRun(updates)
 		}
 		if !ok || u.New == "" || CheckRun(run) != nil {
@@ -211,6 +217,21 @@ func (r *Repository) removeDebris(ctx context.Context, updates []update) error {
 		}
 		return err
 	})
+}
+
+// branchPrefix begins the names of branches.
+const branchPrefix = "refs/heads/"
+
+// begun says whether the notes of the run that the dead writer was to make
+// are there: only then is a branch that it was to make after them its own.
+func (r *Repository) begun(ctx context.Context, updates []update) bool {
+	for _, u := range updates {
+		if run, _ := lastRun(updates); u.Ref == NotesRef(run) && u.Created {
+			id, err := r.Ref(ctx, u.Ref)
+			return err == nil && id == u.New
+		}
+	}
+	return false
 }
 
 // lastRun is the run that a change of refs would have made, or gone on with,

@@ -238,7 +238,7 @@ func (r *Repository) setSymbolic(ctx context.Context, name, target, message stri
 	} else {
 		args = append(args, name, target)
 	}
-	err := r.noted(ctx, []update{{name, target}}, func() error { return r.writeRefs(ctx, nil, args...) })
+	err := r.noted(ctx, []update{{Ref: name, New: target}}, func() error { return r.writeRefs(ctx, nil, args...) })
 	var failed *git.Error
 	if errors.As(err, &failed) {
 		return fault.New(fault.Fatal, "ref-write", "set %s: %s", name, failed.Reason())

@@ -30,6 +30,8 @@ type Transaction struct {
 type update struct {
 	Ref string `json:"ref"`
 	New string `json:"new,omitempty"` // an object, or the ref that a symbolic ref names; empty: it is deleted
+
+	Created bool `json:"created,omitempty"` // it must not have existed
 }
 
 // Begin starts a transaction; message goes to reflogs, where there are any.
@@ -44,7 +46,7 @@ func (t *Transaction) Set(ref, id, old string) {
 		t.Verify(ref, old)
 		return
 	}
-	t.updates = append(t.updates, update{ref, id})
+	t.updates = append(t.updates, update{Ref: ref, New: id, Created: old == ""})
 	if old == "" {
 		fmt.Fprintf(&t.input, "create %s\x00%s\x00", ref, id)
 	} else {
@@ -54,7 +56,7 @@ func (t *Transaction) Set(ref, id, old string) {
 
 // SetDetached makes HEAD itself hold id, not the branch that it may name.
 func (t *Transaction) SetDetached(id, old string) {
-	t.updates = append(t.updates, update{"HEAD", id})
+	t.updates = append(t.updates, update{Ref: "HEAD", New: id})
 	fmt.Fprintf(&t.input, "option no-deref\x00update HEAD\x00%s\x00%s\x00", id, old)
 }
 

@@ -179,8 +179,11 @@ type Loaded struct {
 	Seed     *Seed                 // of a rerun
 
 	book      *notes.Book
-	pinned    Pinned            // what the seed must agree with
-	handovers map[string]string // of retained tasks
+	seeded    seeded              // of a rerun, and of what descends from one
+	done      map[string]Source   // tasks with a checkpoint in the chain, and retained ones
+	commits   map[string][]string // all that the chain has of a task, oldest first
+	pinned    Pinned              // what the seed must agree with
+	handovers map[string]string   // of retained tasks
 }
 
 // Load reads a planned run. live says whether a process holds it.
@@ -189,7 +192,13 @@ func Load(ctx context.Context, repo *refs.Repository, run string, live bool) (*L
 	if err != nil {
 		return nil, err
 	}
-	l := &Loaded{Run: run, Records: map[string]TaskRecord{}}
+	return loadAt(ctx, repo, run, id, live)
+}
+
+// loadAt reads a planned run as if its chain ended at a checkpoint of it. The
+// journal is that of today.
+func loadAt(ctx context.Context, repo *refs.Repository, run, id string, live bool) (l *Loaded, err error) {
+	l = &Loaded{Run: run, Records: map[string]TaskRecord{}, done: map[string]Source{}, commits: map[string][]string{}}
 	if l.Tip, err = repo.ReadCheckpoint(ctx, id); err != nil {
 		return nil, err
 	}
@@ -227,7 +236,10 @@ func Load(ctx context.Context, repo *refs.Repository, run string, live bool) (*L
 		h.Retained = map[string]Source{}
 		for _, t := range l.Seed.Retained {
 			h.Retained[t.Task] = Source{Run: t.Run, Commit: t.Commit, Baseline: t.Baseline}
-			l.Records[t.Task] = TaskRecord{Handover: l.handovers[t.Task]}
+			l.done[t.Task] = h.Retained[t.Task]
+			// It was done by this plan and with what is retained too, or it would
+			// not have been retained; its source need not be asked again.
+			l.Records[t.Task] = TaskRecord{PlanDigest: l.Plan.TaskDigest(t.Task), Handover: l.handovers[t.Task]}
 		}
 	}
 	l.Progress, err = Derive(h)
@@ -255,6 +267,8 @@ func (l *Loaded) readChain(ctx context.Context, repo *refs.Repository, h *Histor
 			continue
 		}
 		h.Done[c.Step] = Source{Run: c.Run, Commit: c.Head}
+		l.done[c.Step] = h.Done[c.Step]
+		l.commits[c.Step] = append(l.commits[c.Step], c.Head)
 		h.Own[c.Step] = !c.Inherited
 		if books[c.Run] == nil {
 			if books[c.Run], err = notes.OpenBook(ctx, repo, c.Run); err != nil {
@@ -288,13 +302,21 @@ func taskRecord(ctx context.Context, book *notes.Book, checkpoint string) (r Tas
 // instructions are what a task is told: the plan's text, or what a rewind or
 // rerun put in its place.
 func (l *Loaded) instructions(t *Task) string {
-	if l.Seed != nil && l.Seed.Instructions[t.ID] != "" {
-		return l.Seed.Instructions[t.ID]
-	}
 	if l.Created.Instructions != "" && l.Created.ResumeStep == t.ID {
 		return l.Created.Instructions
 	}
+	if l.Seed != nil && l.Seed.Instructions[t.ID] != "" {
+		return l.Seed.Instructions[t.ID]
+	}
 	return t.Instructions
+}
+
+// head is the last commit that the run put on its integration branch.
+func (l *Loaded) head() string {
+	if l.Tip.Head != "" {
+		return l.Tip.Head
+	}
+	return l.Progress.Planned.Baseline
 }
 
 // held is the status of a run whose plan waits for approval.

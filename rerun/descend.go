@@ -35,6 +35,11 @@ func Descend(ctx context.Context, repo *refs.Repository, source, seed, prefix st
 		if err := book.Add(ctx, start.ID, by.When, EventPlanned, planned); err != nil {
 			return err
 		}
+		if l.Seed != nil {
+			if err := book.Add(ctx, start.ID, by.When, EventSeeded, l.seeded); err != nil {
+				return err
+			}
+		}
 		if l.Progress.Approved {
 			if err := book.Add(ctx, start.ID, by.When, EventApproved, map[string]string{"by": by.String(), "with": source}); err != nil {
 				return err

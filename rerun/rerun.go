@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/lock"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 	"github.com/git-checkpoint/git-checkpoint/lineage"
@@ -21,6 +22,16 @@ import (
 
 // EventSeeded journals a rerun's seed before anything executes.
 const EventSeeded = "seeded"
+
+// seeded is that event. What is rewound or forked from a rerun has it too:
+// the seed still pins what was retained.
+type seeded struct {
+	SHA256    string `json:"sha256"`
+	Child     string `json:"child"` // the rerun that the seed was made for
+	Source    string `json:"source"`
+	Tip       string `json:"tip"`
+	Handovers string `json:"handovers,omitempty"` // the tree beside the seed
+}
 
 // handoversName is where a rerun's seed commit keeps what retained tasks
 // handed over, by task, so that it does not depend on the source being there.
@@ -55,6 +66,12 @@ func openSource(ctx context.Context, repo *refs.Repository, run string) (*source
 	if err != nil {
 		return nil, err
 	}
+	// Read before what it guards, so that a change in between is seen when the
+	// child is written.
+	notesRef, err := repo.Ref(ctx, refs.NotesRef(run))
+	if err != nil {
+		return nil, err
+	}
 	l, err := Load(ctx, repo, run, holder != "")
 	if err != nil {
 		return nil, err
@@ -78,17 +95,14 @@ func openSource(ctx context.Context, repo *refs.Repository, run string) (*source
 		return nil, fault.New(fault.Conflict, "source-waiting", "run '%s' waits for an answer", run).
 			WithHint("answer it and resume, or rewind it")
 	}
-	s := &source{Loaded: l, works: map[string]Work{}, records: map[string]TaskRecord{}}
+	s := &source{Loaded: l, notesRef: notesRef, works: map[string]Work{}, records: map[string]TaskRecord{}}
 	branch := l.Progress.Planned.Branch
 	if s.head, err = repo.Ref(ctx, branch); err != nil {
 		return nil, err
 	}
 	if s.head == "" {
 		return nil, fault.New(fault.Conflict, "branch-gone", "the integration branch '%s' of run '%s' is gone", short(branch), run).
-			WithHint("if it was merged and deleted, git branch %s <commit> names its result again", short(branch))
-	}
-	if s.notesRef, err = repo.Ref(ctx, refs.NotesRef(run)); err != nil {
-		return nil, err
+			WithHint("if it was merged and deleted, git branch %s %.12s names its result again", short(branch), l.head())
 	}
 	return s, s.readWorks(ctx, repo)
 }
@@ -100,14 +114,18 @@ func (s *source) readWorks(ctx context.Context, repo *refs.Repository) error {
 			s.works[t.Task] = Work{}
 			continue
 		}
-		record, err := s.record(ctx, repo, &t)
-		if err != nil {
-			return err
-		}
+		record := s.Records[t.Task]
 		s.records[t.Task] = record
 		w := Work{
 			Done: true, Run: s.Run, Commit: t.Commit, PlanDigest: record.PlanDigest, Consumed: record.Consumed, Artifacts: map[string]string{},
-			Handover: handoverDigest(record.Handover), CheckCommit: s.checkedCommit(&t), Ancestry: ancestry(ctx, repo, t.Commit, s.head),
+			Handover: handoverDigest(record.Handover), CheckCommit: s.checkedCommit(&t),
+		}
+		var err error
+		if w.Ancestry, err = ancestry(ctx, repo, t.Commit, s.head); err != nil {
+			return err
+		}
+		if w.ReviewCommit, err = s.reviewedCommit(ctx, repo, &t); err != nil {
+			return err
 		}
 		if t.Source != nil {
 			w.Run = t.Source.Run
@@ -120,26 +138,6 @@ func (s *source) readWorks(ctx context.Context, repo *refs.Repository) error {
 		s.works[t.Task] = w
 	}
 	return nil
-}
-
-// record finds how a task was done: in this run's chain, or for a retained
-// one in that of the run that did it. Where that is gone, the seed that
-// retained it is the last word.
-func (s *source) record(ctx context.Context, repo *refs.Repository, t *TaskStatus) (TaskRecord, error) {
-	if r, ok := s.Records[t.Task]; ok {
-		return r, nil
-	}
-	if t.Source != nil {
-		other, err := Load(ctx, repo, t.Source.Run, false)
-		if err == nil {
-			if r, ok := other.Records[t.Task]; ok {
-				return r, nil
-			}
-		} else if !errors.Is(err, fault.NotFound) {
-			return TaskRecord{}, err
-		}
-	}
-	return TaskRecord{PlanDigest: s.Plan.TaskDigest(t.Task), Handover: s.handovers[t.Task]}, nil
 }
 
 // checkedCommit is the commit on which a task's check passed last.
@@ -156,27 +154,52 @@ func (s *source) checkedCommit(t *TaskStatus) string {
 	return ""
 }
 
+// reviewedCommit is the commit on which a task's acceptance was approved last,
+// the task's own where the result that was approved holds it; "" if nobody
+// approved any.
+func (s *source) reviewedCommit(ctx context.Context, repo *refs.Repository, t *TaskStatus) (string, error) {
+	if s.Plan.Review == nil || t.Source != nil {
+		return "", nil // judged when it was retained or inherited
+	}
+	for _, e := range slices.Backward(s.Progress.Reviews) {
+		if e.Subject != acceptance || !e.OK {
+			continue
+		}
+		a, err := ancestry(ctx, repo, t.Commit, e.Commit)
+		if err != nil || a != NotAncestor {
+			return t.Commit, err
+		}
+		return e.Commit, nil
+	}
+	return "", nil
+}
+
 func handoverDigest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// ancestry says how a commit stands to the baseline.
-func ancestry(ctx context.Context, repo *refs.Repository, commit, baseline string) Ancestry {
-	if commit == baseline {
-		return IsAncestor
+// ancestry says how a commit stands to a later one.
+func ancestry(ctx context.Context, repo *refs.Repository, commit, later string) (Ancestry, error) {
+	if commit == later {
+		return IsAncestor, nil
 	}
-	if _, _, err := repo.Objects().Read(ctx, commit); err != nil {
-		return CommitMissing
+	if _, _, err := repo.Objects().Read(ctx, commit); errors.Is(err, object.ErrMissing) {
+		return CommitMissing, nil
+	} else if err != nil {
+		return CommitMissing, err
 	}
-	err := repo.Git().Command(ctx, "merge-base", "--is-ancestor", commit, baseline).Run()
+	err := repo.Git().Command(ctx, "merge-base", "--is-ancestor", commit, later).Run()
+	var failed *git.Error
 	switch {
 	case err == nil:
-		return IsAncestor
+		return IsAncestor, nil
 	case repo.Git().Shallow:
-		return CommitMissing // the way between the two may be cut
+		return CommitMissing, nil // the way between the two may be cut
+	case errors.As(err, &failed) && failed.Code == 1:
+		return NotAncestor, nil
 	}
-	return NotAncestor
+	return CommitMissing, fault.New(fault.Fatal, "git", "compare commit %s with %s: %w", commit, later, err)
 }
 
 // consumed is what tasks recorded that they were given.
@@ -224,8 +247,21 @@ func PreviewRerun(ctx context.Context, repo *refs.Repository, run string, q Requ
 	if err := q.Check(s.Plan); err != nil {
 		return nil, err
 	}
+	if err := s.headIs(q.ExpectedHead); err != nil {
+		return nil, err
+	}
 	p.Request = q
 	return p, nil
+}
+
+// headIs refuses a request that was made for another head.
+func (s *source) headIs(expected string) error {
+	if expected == s.head {
+		return nil
+	}
+	return fault.New(fault.Conflict, "head-moved", "the integration branch '%s' of run '%s' is at %.12s, not at %.12s",
+		short(s.Progress.Planned.Branch), s.Run, s.head, expected).
+		WithHint("look at it again: git checkpoint rerun %s --preview", s.Run)
 }
 
 // RerunRequest asks for a rerun.
@@ -257,30 +293,43 @@ func CreateRerun(ctx context.Context, repo *refs.Repository, r RerunRequest) (ch
 	if err != nil {
 		return "", err
 	}
-	defer l.Release()
+	defer func() {
+		l.File().Truncate(0) // so that the next one's name is not taken for ours
+		l.Release()
+	}()
 	now, err := childrenOf(ctx, repo, r.Source)
 	if err != nil {
 		return "", err
 	}
+	now = slices.DeleteFunc(now, func(c pendingChild) bool { return slices.Contains(before, c) })
 	for _, c := range now {
-		if c.digest == digest && !slices.ContainsFunc(before, func(b child0) bool { return b.run == c.run }) {
+		if c.digest == digest {
 			return c.run, nil
 		}
+	}
+	if len(now) > 0 {
+		return "", overlaps(r.Source) // it was made while we waited
 	}
 	return createRerun(ctx, repo, r)
 }
 
-type child0 struct{ run, digest string }
+func overlaps(source string) error {
+	return fault.New(fault.Conflict, "rerun-overlaps", "another rerun of run '%s' is being made", source).
+		WithHint("git checkpoint list --children-of %s shows it; try again", source)
+}
 
-func childrenOf(ctx context.Context, repo *refs.Repository, source string) ([]child0, error) {
+// pendingChild is a child of a run, and what it was asked for with.
+type pendingChild struct{ run, digest string }
+
+func childrenOf(ctx context.Context, repo *refs.Repository, source string) ([]pendingChild, error) {
 	graph, err := lineage.Load(ctx, repo)
 	if err != nil {
 		return nil, err
 	}
-	var list []child0
+	var list []pendingChild
 	for _, n := range graph.Children(source) {
 		if n.Lineage.Kind == refs.RerunOf {
-			list = append(list, child0{n.Run, n.State.Created.Digest})
+			list = append(list, pendingChild{n.Run, n.State.Created.Digest})
 		}
 	}
 	return list, nil
@@ -294,7 +343,7 @@ func lockSource(ctx context.Context, repo *refs.Repository, run, digest string) 
 	}
 	file := filepath.Join(repo.Git().CommonDir, "checkpoint", "rerun", run)
 	deadline := time.Now().Add(shareWait)
-	strangers := 0
+	stranger := ""
 	for {
 		l, err := lock.Acquire(ctx, file, "rerun "+digest, 0)
 		var held *lock.HeldError
@@ -304,16 +353,19 @@ func lockSource(ctx context.Context, repo *refs.Repository, run, digest string) 
 		if !errors.As(err, &held) {
 			return nil, fault.New(fault.Fatal, "io", "%w", err)
 		}
-		// Who has just taken it may not have written its name yet.
-		if !strings.Contains(held.Holder, digest) {
-			strangers++
+		// Who has just taken it may not have written its name yet, over that of
+		// one who died: the name must stay the same for a while.
+		if held.Holder != "" && !strings.Contains(held.Holder, digest) {
+			if held.Holder == stranger {
+				return nil, overlaps(run)
+			}
+			stranger = held.Holder
 		}
-		if strangers > 10 || time.Now().After(deadline) {
-			return nil, fault.New(fault.Conflict, "rerun-overlaps", "another rerun of run '%s' is being made", run).
-				WithHint("git checkpoint list --children-of %s shows it; try again", run)
+		if time.Now().After(deadline) {
+			return nil, overlaps(run)
 		}
 		select {
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			return nil, fault.New(fault.Fatal, "interrupted", "wait for the same rerun: %w", context.Cause(ctx))
 		}
@@ -330,10 +382,8 @@ func createRerun(ctx context.Context, repo *refs.Repository, r RerunRequest) (st
 	if err := q.Check(s.Plan); err != nil {
 		return "", err
 	}
-	if q.ExpectedHead != s.head {
-		return "", fault.New(fault.Conflict, "head-moved", "the integration branch '%s' of run '%s' is at %.12s, not at %.12s",
-			short(s.Progress.Planned.Branch), r.Source, s.head, q.ExpectedHead).
-			WithHint("look at it again: git checkpoint rerun %s --preview", r.Source)
+	if err := s.headIs(q.ExpectedHead); err != nil {
+		return "", err
 	}
 	for _, m := range s.Plan.Members {
 		if r.MemberStatus == nil {
@@ -365,11 +415,15 @@ func mustSelect(s *source, q *Request, p *Preview) error {
 		parts = append(parts, fmt.Sprintf("'%s' (%s)", m.Task, strings.Join(reasons, "; ")))
 	}
 	command := "git checkpoint rerun " + s.Run
-	for _, id := range Selection(s.Plan, s.consumed(), q.TaskIDs, p.MustSelect) {
+	selection := Selection(s.Plan, s.consumed(), q.TaskIDs, p.MustSelect)
+	for _, id := range selection {
 		command += " --task " + id
 	}
-	return fault.New(fault.Conflict, "must-select", "these tasks cannot be retained and must be selected too: %s", strings.Join(parts, ", ")).
-		WithHint("%s --preview", command)
+	e := fault.New(fault.Conflict, "must-select", "these tasks cannot be retained and must be selected too: %s", strings.Join(parts, ", "))
+	if len(selection) > MaxSelected {
+		return e.WithHint("that is more than the %d tasks of a request: go on with run '%s', by git checkpoint resume or rewind", MaxSelected, s.Run)
+	}
+	return e.WithHint("%s --preview", command)
 }
 
 // commit writes the child: verified against what was looked at, its own run
@@ -417,13 +471,13 @@ func (s *source) commit(ctx context.Context, repo *refs.Repository, r RerunReque
 	if planned.Approval == "held" {
 		status = notes.Held
 	}
-	seedCommit := s.putSeed(repo, seed, by)
+	seedCommit, handovers := s.putSeed(repo, seed, by)
 	for _, e := range []struct {
 		event  string
 		fields any
 	}{
 		{EventPlanned, planned},
-		{EventSeeded, map[string]string{"sha256": seed.SHA256, "source": s.Run}},
+		{EventSeeded, seeded{SHA256: seed.SHA256, Child: child, Source: s.Run, Tip: s.Tip.ID, Handovers: handovers}},
 		{notes.EventStatus, map[string]string{"status": status}},
 	} {
 		if err := book.Add(ctx, start.ID, by.When, e.event, e.fields); err != nil {
@@ -449,8 +503,8 @@ func (s *source) commit(ctx context.Context, repo *refs.Repository, r RerunReque
 }
 
 // putSeed makes the seed commit: the seed, the plan, and what retained tasks
-// handed over.
-func (s *source) putSeed(repo *refs.Repository, seed *Seed, by refs.Identity) string {
+// handed over, as a tree; "" for nothing.
+func (s *source) putSeed(repo *refs.Repository, seed *Seed, by refs.Identity) (commit, tree string) {
 	store := repo.Objects()
 	entries := []object.TreeEntry{
 		{Mode: object.ModeFile, Name: SeedFile, ID: store.Put(object.Blob, seed.Encode())},
@@ -463,48 +517,59 @@ func (s *source) putSeed(repo *refs.Repository, seed *Seed, by refs.Identity) st
 		}
 	}
 	if len(handovers) > 0 {
-		entries = append(entries, object.TreeEntry{Mode: object.ModeTree, Name: handoversName, ID: store.Put(object.Tree, object.EncodeTree(handovers))})
+		tree = store.Put(object.Tree, object.EncodeTree(handovers))
+		entries = append(entries, object.TreeEntry{Mode: object.ModeTree, Name: handoversName, ID: tree})
 	}
-	tree := store.Put(object.Tree, object.EncodeTree(entries))
-	return repo.PutCommit(tree, nil, "seed of run "+seed.Child+"\n", by)
+	root := store.Put(object.Tree, object.EncodeTree(entries))
+	return repo.PutCommit(root, nil, "seed of run "+seed.Child+"\n", by), tree
 }
 
-// readSeed reads and verifies a rerun's seed. A run that is no rerun has none.
-// What is not as it was recorded is ErrIntegrity.
+// readSeed reads and verifies the seed of a rerun, and of what descends from
+// one. Any other run has none. What is not as it was recorded is ErrIntegrity.
 func (l *Loaded) readSeed(ctx context.Context, repo *refs.Repository, lines []notes.Line, planned Planned, files map[string]string) error {
-	lineage := l.Created.Lineage
-	if lineage == nil || lineage.Kind != refs.RerunOf {
-		return nil
-	}
 	blob, ok := files[SeedFile]
-	if !ok {
+	journaled, lineage := false, l.Created.Lineage
+	for _, line := range lines {
+		if line.Event != EventSeeded {
+			continue
+		}
+		before := l.seeded
+		if err := line.Decode(&l.seeded); err != nil {
+			return err
+		}
+		if journaled && l.seeded != before {
+			return damagedSeed("the journal of run '%s' tells of two", l.Run)
+		}
+		journaled = true
+	}
+	isRerun := lineage != nil && lineage.Kind == refs.RerunOf
+	switch {
+	case !ok && (journaled || isRerun):
 		return fault.New(fault.Integrity, "no-seed", "run '%s' has lost its seed", l.Run)
+	case ok && !journaled:
+		return damagedSeed("the journal of run '%s' does not tell of it", l.Run)
+	case !ok:
+		return nil
 	}
 	_, data, err := repo.Objects().Read(ctx, blob)
 	if err != nil {
 		return err
 	}
-	seed, err := DecodeSeed(data)
-	if err != nil {
+	if l.Seed, err = DecodeSeed(data); err != nil {
 		return err
 	}
-	sum := ""
-	for _, line := range lines {
-		if line.Event == EventSeeded {
-			var f struct{ SHA256 string }
-			if err := line.Decode(&f); err != nil {
-				return err
-			}
-			sum = f.SHA256
-		}
-	}
-	l.Seed = seed
 	l.pinned = Pinned{
-		SHA256: sum, Child: l.Run, Source: SeedSource{Run: lineage.Run, Tip: lineage.Checkpoint}, Baseline: l.Start.Previous(),
+		SHA256: l.seeded.SHA256, Child: l.seeded.Child, Source: SeedSource{Run: l.seeded.Source, Tip: l.seeded.Tip}, Baseline: planned.Baseline,
 		PlanBlob: planned.Plan, Plan: l.Plan,
 	}
-	if err := seed.Verify(l.pinned); err != nil {
+	if isRerun {
+		l.pinned.Child, l.pinned.Source, l.pinned.Baseline = l.Run, SeedSource{Run: lineage.Run, Tip: lineage.Checkpoint}, l.Start.Previous()
+	}
+	if err := l.Seed.Verify(l.pinned); err != nil {
 		return err
+	}
+	if files[handoversName] != l.seeded.Handovers {
+		return damagedSeed("what retained tasks handed over is not what the journal of run '%s' pinned", l.Run)
 	}
 	return l.readHandovers(ctx, repo, files[handoversName])
 }
@@ -540,25 +605,66 @@ func readTree(ctx context.Context, repo *refs.Repository, id string) ([]object.T
 	return entries, nil
 }
 
+// Verify checks what a planned run pins: its plan, and of a rerun the seed,
+// with the source as far as that is there. A run without a plan is sound. What
+// is not as it was recorded is ErrIntegrity.
+func Verify(ctx context.Context, repo *refs.Repository, run string) error {
+	l, err := Load(ctx, repo, run, false)
+	var f *fault.Error
+	if errors.As(err, &f) && f.Code == "no-plan" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.verifySource(ctx, repo)
+}
+
 // verifySource compares a rerun's seed with its source once more, before
-// anything is executed, where the source is still as it was.
+// anything is executed: with the source as it was when the seed was made,
+// whatever became of it since, as far as it is still there.
 func (l *Loaded) verifySource(ctx context.Context, repo *refs.Repository) error {
 	if l.Seed == nil {
 		return nil
 	}
-	tip, err := repo.Ref(ctx, refs.RunRef(l.Seed.Source.Run))
-	if err != nil || tip != l.Seed.Source.Tip {
+	from := l.Seed.Source
+	tip, err := repo.Ref(ctx, refs.RunRef(from.Run))
+	if err != nil || tip == "" {
 		return err
 	}
-	s, err := Load(ctx, repo, l.Seed.Source.Run, false)
+	there := false
+	err = repo.Walk(ctx, tip, func(c *refs.Checkpoint) bool {
+		there = c.ID == from.Tip
+		return !there
+	})
+	if err != nil || !there {
+		return err // another run has that name now
+	}
+	then, err := loadAt(ctx, repo, from.Run, from.Tip, false)
 	if err != nil {
 		return err
 	}
-	works := &source{Loaded: s, head: l.Seed.ExpectedHead, works: map[string]Work{}, records: map[string]TaskRecord{}}
-	if err := works.readWorks(ctx, repo); err != nil {
-		return err
-	}
 	p := l.pinned
-	p.Works = works.works
+	if then.Progress.Planned.Plan != p.PlanBlob {
+		return damagedSeed("its plan is not that of run '%s'", from.Run)
+	}
+	p.Works = map[string]Work{}
+	for task, s := range then.done {
+		p.Works[task] = Work{Run: s.Run, Commit: s.Commit, Consumed: then.Records[task].Consumed}
+	}
 	return l.Seed.Verify(p)
+}
+
+// wholeRun is the subject of what is recorded of a run as a whole.
+const wholeRun = "run"
+
+// Unproved says why a task's result has no proof: "unchanged-rerun", or "" if
+// it has one or needs none. An empty task is the run as a whole, at commit.
+func (p *Progress) Unproved(task, commit string) string {
+	for _, e := range p.Proofs {
+		if e.ProofNotRequired != "" && e.Commit == commit && (task != "" && e.Task == task || task == "" && e.Subject == wholeRun) {
+			return e.ProofNotRequired
+		}
+	}
+	return ""
 }

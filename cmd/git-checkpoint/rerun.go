@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
@@ -131,8 +132,14 @@ func (c *call) selection() (*rerun.Request, error) {
 			}
 			text = string(data)
 		}
+		if !utf8.ValidString(v) || !utf8.ValidString(text) {
+			return nil, fault.New(fault.Invalid, "invalid-instructions", "the instructions for %s are not UTF-8", output.Quoted(task))
+		}
 		if q.Instructions == nil {
 			q.Instructions = map[string]string{}
+		}
+		if _, twice := q.Instructions[task]; twice {
+			return nil, fault.New(fault.Invalid, "invalid-instructions", "there are instructions for %s twice", output.Quoted(task))
 		}
 		q.Instructions[task] = text
 	}

@@ -129,6 +129,6 @@ func (c *call) planStatus(p *worktree.PlanStatus) {
 	c.Printf("plan     %s executed, %d retained; %s, %.1f minutes\n", count(p.ExecutedCount, "task", "tasks"), p.RetainedCount,
 		count(p.Calls, "call", "calls"), p.Minutes)
 	for i := range p.Tasks {
-		c.Printf("%s\n", taskLine(&p.Tasks[i]))
+		c.Printf("%s\n", taskLine(&p.Tasks[i].TaskStatus))
 	}
 }

@@ -116,15 +116,21 @@ func (w *Worktree) Decide(ctx context.Context, do func(context.Context, *refs.Re
 
 // PlanStatus is what status tells of a planned run beyond every run.
 type PlanStatus struct {
-	Tasks            []rerun.TaskStatus `json:"tasks"`
-	Calls            int                `json:"calls"`
-	Minutes          float64            `json:"minutes"`
-	RetainedCount    int                `json:"retained_count"`
-	ExecutedCount    int                `json:"executed_count"`
-	BaselineVerified *bool              `json:"baseline_verified,omitempty"`
-	ProofNotRequired string             `json:"proof_not_required,omitempty"`
-	Reviewed         bool               `json:"reviewed"`
-	Branch           string             `json:"plan_branch,omitempty"`
+	Tasks            []PlanTask `json:"tasks"`
+	Calls            int        `json:"calls"`
+	Minutes          float64    `json:"minutes"`
+	RetainedCount    int        `json:"retained_count"`
+	ExecutedCount    int        `json:"executed_count"`
+	BaselineVerified *bool      `json:"baseline_verified,omitempty"` // of a rerun
+	ProofNotRequired string     `json:"proof_not_required,omitempty"`
+	Reviewed         bool       `json:"reviewed"`
+	Branch           string     `json:"plan_branch,omitempty"`
+}
+
+// PlanTask is a task of a planned run.
+type PlanTask struct {
+	rerun.TaskStatus
+	ProofNotRequired string `json:"proof_not_required,omitempty"`
 }
 
 // planStatus reads a planned run; nil where the run has no plan. live says
@@ -143,8 +149,9 @@ func (w *Worktree) planStatus(ctx context.Context, run string) (p *PlanStatus, l
 	if err != nil {
 		return nil, live, err
 	}
-	p = &PlanStatus{Tasks: l.Progress.Tasks, Calls: l.Progress.Calls, Minutes: l.Progress.Minutes, Branch: l.Progress.Planned.Branch}
+	p = &PlanStatus{Calls: l.Progress.Calls, Minutes: l.Progress.Minutes, Branch: l.Progress.Planned.Branch}
 	for _, t := range l.Progress.Tasks {
+		p.Tasks = append(p.Tasks, PlanTask{t, l.Progress.Unproved(t.Task, t.Commit)})
 		switch t.State {
 		case rerun.Retained:
 			p.RetainedCount++
@@ -156,10 +163,8 @@ func (w *Worktree) planStatus(ctx context.Context, run string) (p *PlanStatus, l
 		}
 	}
 	p.Reviewed = l.Plan.Review != nil && l.Progress.Status == notes.Completed
-	for _, e := range l.Progress.Proofs {
-		if e.ProofNotRequired != "" && e.Subject == "run" {
-			p.ProofNotRequired = e.ProofNotRequired
-		}
+	if l.Progress.Status == notes.Completed {
+		p.ProofNotRequired = l.Progress.Unproved("", l.Tip.Head)
 	}
 	if l.Seed != nil {
 		p.BaselineVerified = &l.Seed.BaselineVerified

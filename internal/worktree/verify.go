@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
@@ -23,6 +25,8 @@ type verifier struct {
 	tips  []string          // what is sound so far, for the check of objects
 	names map[string]string // runs by their name in lower case
 	own   map[string][]own  // the commits of each run that can be walked, newest first
+
+	damaged map[string]bool // refs with a fault
 }
 
 // own is a commit of a run's own, on which there must be a note.
@@ -34,7 +38,7 @@ type own struct {
 // Verify checks every ref, chain, note and object of checkpoints and hands
 // over each fault. The error is for what kept it from checking.
 func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
-	v := &verifier{w: w, yield: yield, names: map[string]string{}, own: map[string][]own{}}
+	v := &verifier{w: w, yield: yield, names: map[string]string{}, own: map[string][]own{}, damaged: map[string]bool{}}
 	list, err := v.refs(ctx)
 	if err != nil {
 		return err
@@ -65,6 +69,12 @@ func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
 	for run := range v.own {
 		if !noted[run] {
 			v.found("no-journal", refs.RunRef(run), "", "the run has no notes")
+		}
+	}
+	for _, run := range slices.Sorted(maps.Keys(v.own)) {
+		// Of a run whose journal is damaged, that was said.
+		if err := rerun.Verify(ctx, v.w.repo, run); err != nil && noted[run] && !v.damaged[refs.NotesRef(run)] {
+			v.found(code(err, "plan-damaged"), refs.SeedRef(run), "", "%v", err)
 		}
 	}
 	if err := v.lineage(ctx); err != nil {
@@ -99,6 +109,7 @@ func (v *verifier) lineage(ctx context.Context) error {
 }
 
 func (v *verifier) found(code, ref, object, format string, args ...any) {
+	v.damaged[ref] = true
 	v.yield(Finding{Code: code, Ref: ref, Object: object, Message: fmt.Sprintf(format, args...)})
 }
 
