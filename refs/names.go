@@ -23,6 +23,11 @@ const (
 	SeedPrefix  = "refs/checkpoints/seeds/"
 	LocalPrefix = "refs/checkpoints/local/"
 
+	// RemotePrefix is what was fetched from each remote, before it is merged.
+	RemotePrefix = "refs/checkpoints/remotes/"
+	// PrunedRef is the list of runs that were pruned.
+	PrunedRef = "refs/checkpoints/pruned"
+
 	// Restoring is the local ref of a restore that is under way.
 	Restoring = "restoring"
 )

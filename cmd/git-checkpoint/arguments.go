@@ -253,7 +253,7 @@ func (a *arranger) count() {
 	switch n := len(a.in.args); {
 	case n < need:
 		a.fail("missing-argument", "git checkpoint %s needs a %s", a.cmd.name, strings.ToLower(a.cmd.args[n]))
-	case n > len(a.cmd.args):
+	case n > len(a.cmd.args) && !a.cmd.many():
 		e := a.fail("excess-argument", "git checkpoint %s does not take the argument %s", a.cmd.name, output.Quoted(a.in.args[len(a.cmd.args)]))
 		if a.cmd.paths {
 			e.WithHint("paths come after '--'")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -21,7 +22,7 @@ type command struct {
 	synopsis    []string   // what may follow the name, one form a line
 	description string     // paragraphs, with an empty line between them
 	flags       []cli.Flag // the name of a flag's value stands in backquotes in its usage
-	args        []string   // names of the arguments; in brackets: may be left out
+	args        []string   // names of the arguments; in brackets: may be left out; the last with "...": any number
 	paths       bool       // takes paths after "--"
 	examples    []example
 	hidden      bool
@@ -76,6 +77,9 @@ func commands() []constructor {
 		{"answer", answerCommand},
 		{"next", nextCommand},
 		{"report", reportCommand},
+		{"push", pushCommand},
+		{"pull", pullCommand},
+		{"prune", pruneCommand},
 		{"verify", verifyCommand},
 		{"config", configCommand},
 		{"plan", planCommand},
@@ -178,6 +182,11 @@ func (c *command) execute(ctx context.Context, p *output.Printer, in *arguments,
 		},
 	}
 	return app.RunContext(ctx, append([]string{c.name}, in.flags...))
+}
+
+// many says whether the command takes any number of arguments.
+func (c *command) many() bool {
+	return len(c.args) > 0 && strings.Contains(c.args[len(c.args)-1], "...")
 }
 
 // arg returns an argument by its position, empty where it was left out.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
@@ -13,7 +15,7 @@ func showCommand() *command {
 		name:     "show",
 		summary:  "show a checkpoint and what its step changed",
 		synopsis: []string{"[CHECKPOINT] [-p] [--json]"},
-		description: `Shows a checkpoint, the newest of the current run unless CHECKPOINT is given, and which files differ from the checkpoint before it.
+		description: `Shows a checkpoint, the newest of the current run unless CHECKPOINT is given, and which files differ from the checkpoint before it; of a plan's task also the end of what its commands printed.
 
 ` + addressHelp,
 		flags: []cli.Flag{
@@ -43,7 +45,11 @@ func runShow(c *call) error {
 			return nil
 		}
 		c.entry(e)
-		return w.ShowChanges(c.ctx, e.Checkpoint, patch, false, c.Raw())
+		if err := w.ShowChanges(c.ctx, e.Checkpoint, patch, false, c.Raw()); err != nil {
+			return err
+		}
+		c.log(e.Log)
+		return nil
 	})
 }
 
@@ -80,6 +86,17 @@ func (c *call) entry(e *worktree.Entry) {
 		field("Skipped", output.Path(s.Path)+" ("+s.Reason+")")
 	}
 	c.Printf("\n    %s\n\n", output.Text(e.Subject))
+}
+
+// log prints what the command of a plan's task printed.
+func (c *call) log(text string) {
+	if text == "" {
+		return
+	}
+	c.Printf("\nOutput:\n")
+	for line := range strings.Lines(text) {
+		c.Printf("    %s\n", output.Text(strings.TrimRight(line, "\r\n")))
+	}
 }
 
 func artifactPlace(a worktree.Artifact) string {

@@ -25,6 +25,10 @@ type Config struct {
 	Exclude        []string
 	BranchPrefix   string
 	WorktreeDir    string
+	PushAuto       bool           // pre-push shares the runs whose commits are pushed
+	PushRemote     string         // where checkpoints go; empty: where the branch goes
+	PushSecrets    string         // block, warn or off
+	RequirePushed  bool           // prune drops only what a remote has
 	Policy         []PolicyMember // of .checkpoint.toml only
 }
 

@@ -67,6 +67,32 @@ var Keys = []Key{
 		Help: "where the tasks of plans get their worktrees; the user's cache directory unless set",
 		to:   func(c *Config) any { return &c.WorktreeDir },
 	},
+	{
+		Name: "push.auto",
+		Help: "whether git push shares checkpoints too, by the hook pre-push",
+		to:   func(c *Config) any { return &c.PushAuto },
+	},
+	{
+		Name: "push.remote",
+		Help: "the remote or URL that checkpoints are shared with; where the branch is pushed unless set",
+		to:   func(c *Config) any { return &c.PushRemote },
+	},
+	{
+		Name: "push.secrets",
+		Help: "what happens when a push would publish a secret: block, warn or off",
+		to:   func(c *Config) any { return &c.PushSecrets },
+		check: func(v string) error {
+			if v != "block" && v != "warn" && v != "off" {
+				return fmt.Errorf("'%s' is none of block, warn and off", v)
+			}
+			return nil
+		},
+	},
+	{
+		Name: "retention.require_pushed", Tracked: true,
+		Help: "whether git checkpoint prune drops only runs that a remote has",
+		to:   func(c *Config) any { return &c.RequirePushed },
+	},
 }
 
 // defaults are the settings of somebody who has set nothing.
@@ -78,6 +104,7 @@ func defaults(repo *git.Repo) *Config {
 		MaxFileSize:    DefaultMaxFileSize,
 		BranchPrefix:   "checkpoint/",
 		WorktreeDir:    cacheDir(),
+		PushSecrets:    "block",
 	}
 }
 
@@ -128,7 +155,7 @@ func (k *Key) setText(c *Config, texts []string) (set bool, err error) {
 		}
 		*to = v
 	case *int64:
-		v, err := parseSize(last)
+		v, err := ParseSize(last)
 		if err != nil {
 			return false, err
 		}
@@ -246,8 +273,8 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// parseSize reads a size as git does: bytes, or with k, m or g.
-func parseSize(v string) (int64, error) {
+// ParseSize reads a size as git does: bytes, or with k, m or g.
+func ParseSize(v string) (int64, error) {
 	number, unit := strings.TrimSpace(v), int64(1)
 	if number != "" {
 		switch number[len(number)-1] {

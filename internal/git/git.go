@@ -293,6 +293,7 @@ type Cmd struct {
 	Stdin  io.Reader // nil: none
 	Stdout io.Writer // for Run; nil: discarded
 	Stderr io.Writer // nil: kept for the error
+	Echo   io.Writer // gets a copy of what is kept for the error; may be nil
 	Hold   bool      // see Repo.Inherit
 	Plain  bool      // with the user's own settings: pager, colour, external diff
 
@@ -351,6 +352,9 @@ func (c *Cmd) command() (*exec.Cmd, *bytes.Buffer) {
 		cmd.Stderr = c.Stderr
 	} else {
 		cmd.Stderr = stderr
+		if c.Echo != nil {
+			cmd.Stderr = io.MultiWriter(stderr, c.Echo)
+		}
 	}
 	return cmd, stderr
 }

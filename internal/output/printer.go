@@ -77,8 +77,10 @@ func (p *Printer) Broken() bool {
 }
 
 // Terminal says whether a person reads standard output as it is written.
-func (p *Printer) Terminal() bool {
-	f, ok := p.stdout.(*os.File)
+func (p *Printer) Terminal() bool { return terminal(p.stdout) }
+
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
 	if !ok {
 		return false
 	}
@@ -156,3 +158,6 @@ func encode(w io.Writer, v any) error {
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
+
+// Watched says whether a person reads standard error as it is written.
+func (p *Printer) Watched() bool { return terminal(p.stderr) }

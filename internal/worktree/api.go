@@ -118,6 +118,7 @@ type Entry struct {
 	State      string          `json:"state,omitempty"` // the operation that was under way
 	Tree       string          `json:"tree,omitempty"`
 	Skipped    []snapshot.Skip `json:"skipped,omitempty"`
+	Log        string          `json:"log,omitempty"` // show only, of a plan's task: the end of what its commands printed
 }
 
 // RunInfo is one run as list prints it.

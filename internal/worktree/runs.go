@@ -15,6 +15,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/lineage"
 	"github.com/git-checkpoint/git-checkpoint/notes"
 	"github.com/git-checkpoint/git-checkpoint/refs"
+	"github.com/git-checkpoint/git-checkpoint/rerun"
 )
 
 // List returns the runs, oldest first; archived ones only with all. With
@@ -251,8 +252,12 @@ func (w *Worktree) Show(ctx context.Context, address string) (*Entry, error) {
 		e.Visit = chain[len(chain)-1].Visit
 	}
 	entries := []Entry{e}
-	err = w.records(ctx, entries)
-	return &entries[0], err
+	if err := w.records(ctx, entries); err != nil {
+		return nil, err
+	}
+	// Of a record that cannot be read there was a warning.
+	entries[0].Log, _ = rerun.LogOf(ctx, w.repo, c)
+	return &entries[0], nil
 }
 
 // ShowChanges prints, as git does, what a checkpoint's step changed: a
