@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"strings"
 
@@ -103,7 +104,10 @@ func hookPrePush(c *call) error {
 		for _, f := range faults {
 			c.Warning("the current run is damaged: %s %.12s: %s (git checkpoint verify says more)", f.Ref, f.Object, f.Message)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return c.shareWithPush(w)
 	})
 }
 
@@ -115,4 +119,28 @@ func (c *call) hookSaved(r *worktree.SaveResult) {
 	}
 	first := r.Skipped[0]
 	c.Warning("the checkpoint leaves out %s, first %s: %s", count(len(r.Skipped), "file", "files"), output.Quoted(first.Path), first.Reason)
+}
+
+// pushedLimit bounds what is read of what git tells its pre-push hook.
+const pushedLimit = 1 << 20
+
+// shareWithPush shares the runs whose commits are being pushed, where that is
+// wanted. git tells the remote as arguments, and what is pushed on standard
+// input.
+func (c *call) shareWithPush(w *worktree.Worktree) error {
+	if !w.SharesWithPush() {
+		return nil
+	}
+	pushed, err := io.ReadAll(io.LimitReader(c.stdin, pushedLimit))
+	if err != nil {
+		return fault.New(fault.Fatal, "io", "read what is pushed: %w", err)
+	}
+	r, err := w.ShareWithPush(c.ctx, c.arg(0), string(pushed))
+	if err != nil || r == nil {
+		return err
+	}
+	if len(r.Refused) > 0 {
+		c.Warning("'%s' refused %s of checkpoints, first %s: %s", r.Remote, count(len(r.Refused), "ref", "refs"), r.Refused[0].Ref, r.Refused[0].Reason)
+	}
+	return nil
 }

@@ -29,6 +29,7 @@ type Config struct {
 	PushRemote     string         // where checkpoints go; empty: where the branch goes
 	PushSecrets    string         // block, warn or off
 	RequirePushed  bool           // prune drops only what a remote has
+	Rollover       int64          // checkpoints after which a session goes on in a new run; 0: never
 	Policy         []PolicyMember // of .checkpoint.toml only
 }
 

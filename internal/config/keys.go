@@ -93,6 +93,11 @@ var Keys = []Key{
 		Help: "whether git checkpoint prune drops only runs that a remote has",
 		to:   func(c *Config) any { return &c.RequirePushed },
 	},
+	{
+		Name: "retention.rollover", Tracked: true,
+		Help: "after so many checkpoints a session goes on in a new run, so that the old one can be pruned; 0: never",
+		to:   func(c *Config) any { return &c.Rollover },
+	},
 }
 
 // defaults are the settings of somebody who has set nothing.
@@ -105,6 +110,7 @@ func defaults(repo *git.Repo) *Config {
 		BranchPrefix:   "checkpoint/",
 		WorktreeDir:    cacheDir(),
 		PushSecrets:    "block",
+		Rollover:       2000,
 	}
 }
 

@@ -380,7 +380,9 @@ func (w *Worktree) clearLeftovers(ctx context.Context, req PruneRequest, runs []
 	for line := range strings.Lines(string(out)) {
 		id, ref, _ := strings.Cut(strings.TrimSpace(line), " ")
 		run := strings.TrimPrefix(strings.TrimPrefix(ref, refs.NotesPrefix), refs.SeedPrefix)
-		if _, there := status[run]; there || refs.CheckRun(run) != nil {
+		_, there := status[run]
+		dropped := slices.ContainsFunc(result.Pruned, func(p PrunedRun) bool { return p.Run == run })
+		if there || dropped || refs.CheckRun(run) != nil {
 			continue
 		}
 		result.Debris = append(result.Debris, ref)

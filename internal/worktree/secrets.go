@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 	"github.com/git-checkpoint/git-checkpoint/internal/secrets"
+	"github.com/git-checkpoint/git-checkpoint/refs"
 )
 
 // The modes of push.secrets.
@@ -53,13 +55,28 @@ func (w *Worktree) scan(ctx context.Context, mode string, known, tips []string) 
 			w.warn("and %d more", len(findings)-most)
 			break
 		}
-		w.warn("%s", f.String())
+		w.warn("%s", w.place(ctx, f, tips))
 	}
 	if mode == secretsWarn {
 		return nil
 	}
 	return fault.New(fault.Negative, "secrets-found", "%d secrets would be published; nothing was pushed", len(findings)).
 		WithHint("prune the runs that hold them, or accept a finding by a line with its fingerprint in %s; --secrets=warn pushes anyway", BaselineName)
+}
+
+// place says where a finding is: in which checkpoint it came in first.
+func (w *Worktree) place(ctx context.Context, f secrets.Finding, tips []string) string {
+	args := append([]string{"log", "--first-parent", "--reverse", "--format=%H %(trailers:key=" + refs.TrailerRun + ",valueonly,separator=)", "--find-object=" + f.Blob}, tips...)
+	out, err := w.git.Command(ctx, append(args, "--")...).Text()
+	first, _, _ := strings.Cut(out, "\n")
+	id, run, _ := strings.Cut(first, " ")
+	if err != nil || id == "" {
+		return f.String()
+	}
+	if run == "" {
+		return fmt.Sprintf("commit %.12s: %s", id, f.String())
+	}
+	return fmt.Sprintf("checkpoint %.12s of run '%s': %s", id, run, f.String())
 }
 
 // blob is a file, or a note, that would be published.

@@ -183,6 +183,9 @@ func (w *Worktree) SaveTurn(ctx context.Context, req SaveRequest) (result *SaveR
 	if err := w.reopen(ctx, req.Run); err != nil {
 		return nil, false, err
 	}
+	if req.Run, err = w.rollOver(ctx, req.Run, req.Session); err != nil {
+		return nil, false, err
+	}
 	result, err = w.save(ctx, req, w.forSave)
 	return result, false, err
 }
@@ -304,4 +307,20 @@ func (w *Worktree) emptyRun(ctx context.Context, session string) (string, error)
 	}
 	w.point(ctx, t)
 	return t.run, nil
+}
+
+// rollOver ends a session's run that has grown long and begins another one,
+// which stands on nothing of it, so that old turns can be pruned while the
+// session goes on. It returns the run to save to.
+func (w *Worktree) rollOver(ctx context.Context, run, session string) (string, error) {
+	t, err := w.existing(ctx, run)
+	if err != nil || t == nil || w.config.Rollover <= 0 || int64(t.tip.Number) < w.config.Rollover {
+		return run, err
+	}
+	next, err := w.emptyRun(ctx, session)
+	if err != nil {
+		return "", err
+	}
+	w.warn("run '%s' has %d checkpoints; the session goes on in run '%s'", run, t.tip.Number, next)
+	return next, w.setStatus(ctx, t, notes.Completed)
 }

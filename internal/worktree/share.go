@@ -2,9 +2,12 @@ package worktree
 
 import (
 	"context"
+	"strings"
 	"time"
 
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/share"
+	"github.com/git-checkpoint/git-checkpoint/lineage"
 )
 
 // ShareRequest asks for a push or a pull.
@@ -56,4 +59,70 @@ func (w *Worktree) warnMirror(remote string) {
 			w.warn("remote '%s' has the refspec '%s': a plain git push sends the refs below refs/checkpoints/local too", remote, spec)
 		}
 	}
+}
+
+// hookTimeout is how long a push of code waits for its checkpoints to be
+// shared, for each call of git.
+const hookTimeout = 30 * time.Second
+
+// SharesWithPush says whether git push is to share checkpoints too.
+func (w *Worktree) SharesWithPush() bool { return w.Automatic() && w.config.PushAuto }
+
+// ShareWithPush shares the runs whose commits are among those that git tells
+// its pre-push hook: lines "<ref> <id> <remote ref> <remote id>". The result
+// is nil where there is none.
+func (w *Worktree) ShareWithPush(ctx context.Context, remote, pushed string) (*share.Result, error) {
+	commits, err := w.pushedCommits(ctx, pushed)
+	if err != nil || len(commits) == 0 {
+		return nil, err
+	}
+	graph, err := lineage.Load(ctx, w.repo)
+	if err != nil {
+		return nil, err
+	}
+	var runs []string
+	for _, n := range graph.Nodes() {
+		if n.Missing || n.Fault != "" {
+			continue
+		}
+		c, err := w.repo.ReadCheckpoint(ctx, n.Tip)
+		if err == nil && commits[c.Head] {
+			runs = append(runs, n.Run)
+		}
+	}
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	if w.config.PushRemote != "" {
+		remote = ""
+	}
+	return w.Push(ctx, ShareRequest{Remote: remote, Runs: runs, Timeout: hookTimeout})
+}
+
+// pushedCommits lists the commits that a push publishes, and its tips.
+func (w *Worktree) pushedCommits(ctx context.Context, pushed string) (map[string]bool, error) {
+	commits := map[string]bool{}
+	var input strings.Builder
+	for line := range strings.Lines(pushed) {
+		fields := strings.Fields(line)
+		if len(fields) != 4 || strings.Trim(fields[1], "0") == "" || !strings.HasPrefix(fields[0], "refs/") && fields[0] != "HEAD" {
+			continue
+		}
+		commits[fields[1]] = true
+		input.WriteString(fields[1] + "\n")
+		if strings.Trim(fields[3], "0") != "" {
+			input.WriteString("^" + fields[3] + "\n")
+		}
+	}
+	if input.Len() == 0 {
+		return nil, nil
+	}
+	out, err := w.git.Command(ctx, "rev-list", "--stdin", "--ignore-missing", "--not", "--remotes").WithInput([]byte(input.String())).Output()
+	if err != nil {
+		return nil, fault.New(fault.Fatal, "git", "list what is pushed: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		commits[strings.TrimSpace(line)] = true
+	}
+	return commits, nil
 }
