@@ -42,10 +42,9 @@ func (p *Plan) TaskDigest(id string) string {
 	return digest(fixed)
 }
 
-// sorted is the task without what does not matter: the order of what it
-// names, and its place in the file.
+// sorted is the task without the order of what it names, which does not
+// matter.
 func (t Task) sorted() Task {
-	t.Line = 0
 	for _, list := range []*[]string{&t.Uses, &t.Owns, &t.After, &t.Knows} {
 		*list = slices.Sorted(slices.Values(*list))
 	}

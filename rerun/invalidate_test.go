@@ -69,8 +69,9 @@ func TestInvalidateByWhatWasConsumed(t *testing.T) {
 		"b": {{Kind: EdgeKnowledge, From: "a"}, {Kind: EdgeArtifact, From: "a", Name: "x"}},
 		"c": {{Kind: EdgeCompletion, From: "b"}, {Kind: EdgeKnowledge, From: "gone"}},
 	}
-	want := "a(selected) b(consumed a) c(completion b)"
-	if got := spell(Invalidate(plan, consumed, []string{"a"})); got != want {
+	consumed["d"] = []Consumed{{Kind: EdgeKnowledge, From: "d"}} // a repair reads its own
+	want := "a(selected) b(consumed a) c(completion b) d(selected)"
+	if got := spell(Invalidate(plan, consumed, []string{"a", "d"})); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -194,6 +194,10 @@ func TestRequestDigest(t *testing.T) {
 			t.Errorf("%s makes another request", name)
 		}
 	}
+	upper, lower := &Request{ExpectedHead: strings.ToUpper(someHead)}, &Request{ExpectedHead: someHead}
+	if upper.Digest() != lower.Digest() {
+		t.Error("an id that was not read from JSON makes another request")
+	}
 	seen := map[string]string{base: "the first"}
 	for name, text := range map[string]string{
 		"the head":         request(`["implement-api"]`, two, "0123456789abcdef0123456789abcdef01234567", "1123456789abcdef0123456789abcdef01234567"),

@@ -141,6 +141,10 @@ func TestSeedVerify(t *testing.T) {
 		{"another run", agreed(func(s *Seed) { s.Retained[0].Run = "x" }), "what it retains of 'design'"},
 		{"another baseline of a task", agreed(func(s *Seed) { s.Retained[0].Baseline = strings.Repeat("9", 40) }), "on another baseline"},
 		{"another need", agreed(func(s *Seed) { s.BudgetRequired = 4 }), "its budget"},
+		{"a budget below the need", agreed(func(s *Seed) {
+			s.Budget.MaxSteps = s.BudgetRequired - 1
+			s.RequestDigest = s.Request().Digest()
+		}), "its budget"},
 		{"no time", agreed(func(s *Seed) { s.CreatedAt = "now" }), "at no time"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
