@@ -67,6 +67,32 @@ func TestParsePlan(t *testing.T) {
 	}
 }
 
+// What the documentation shows is a plan, and a request.
+func TestDocumentedExamples(t *testing.T) {
+	text, err := os.ReadFile("../docs/plans.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(language string) string {
+		_, rest, _ := strings.Cut(string(text), "```"+language+"\n")
+		code, _, _ := strings.Cut(rest, "```")
+		return code
+	}
+	plan := mustParse(t, block("toml"))
+	q, err := ParseRequest(strings.NewReader(block("json")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Check(plan); err != nil {
+		t.Error(err)
+	}
+	for _, key := range slices.Concat(planKeys, memberKeys, requirementKeys, reviewKeys, taskKeys) {
+		if _, reference, _ := strings.Cut(string(text), "| key | is |"); !strings.Contains(reference, key) {
+			t.Errorf("the key '%s' is not explained", key)
+		}
+	}
+}
+
 func TestOrderIsStable(t *testing.T) {
 	p := mustParse(t, planText("late", "late: early", "middle", "early", "other: late middle"))
 	if got, want := p.Order(), []string{"middle", "early", "late", "other"}; !slices.Equal(got, want) {
