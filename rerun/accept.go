@@ -1,11 +1,16 @@
 package rerun
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -22,10 +27,14 @@ import (
 // that it started from, and says what is wrong with it: a change outside what
 // the task owns, a contract that changed, a product that is missing.
 func (r *runner) measure(ctx context.Context, a *attempt) (commit, failure string, err error) {
-	tree, err := r.store(ctx, a.repo)
+	tree, skipped, err := r.store(ctx, a.repo)
 	if err != nil {
 		return "", "", err
 	}
+	for _, s := range skipped {
+		r.say("%s: '%s' is left out: %s", a.task.ID, s.Path, s.Reason)
+	}
+	a.skipped = skipped
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.measureTree(ctx, a, tree)
@@ -148,10 +157,14 @@ func (r *runner) accepted(ctx context.Context, a *attempt, candidate string) (fa
 	}
 	r.mu.Lock()
 	tree, err := r.repo.CommitTree(ctx, candidate)
+	if err == nil {
+		err = r.journal(ctx, EventTask, TaskEvent{Task: a.task.ID, State: eventChecking, Attempt: a.number, Elapsed: r.elapsed()})
+	}
 	r.mu.Unlock()
 	if err != nil {
 		return "", err
 	}
+	// Now what it made is tracked, and gone on the base.
 	if err := r.goTo(ctx, a, candidate); err != nil {
 		return "", err
 	}
@@ -166,12 +179,51 @@ func (r *runner) accepted(ctx context.Context, a *attempt, candidate string) (fa
 	return "", nil
 }
 
-// goTo makes the attempt's worktree a candidate's.
+// try runs a check or a proof on a commit, in the attempt's worktree, and takes
+// away what it leaves there: that is no part of what the task did.
+func (r *runner) try(ctx context.Context, a *attempt, commit, line string) (command.Result, error) {
+	if err := r.goTo(ctx, a, commit); err != nil {
+		return command.Result{}, err
+	}
+	before, err := r.untracked(ctx, a)
+	if err != nil {
+		return command.Result{}, err
+	}
+	result, err := r.run(ctx, a, line)
+	if err != nil {
+		return result, err
+	}
+	if err := r.goTo(ctx, a, commit); err != nil {
+		return result, err
+	}
+	after, err := r.untracked(ctx, a)
+	for path := range after {
+		if !before[path] {
+			os.RemoveAll(filepath.Join(a.tree(), filepath.FromSlash(path)))
+		}
+	}
+	return result, err
+}
+
+// goTo makes the attempt's worktree that of a commit. HEAD is detached, in
+// case that the command has checked out a branch of its own.
 func (r *runner) goTo(ctx context.Context, a *attempt, commit string) error {
-	if err := a.repo.Command(ctx, "reset", "--hard", "--quiet", commit).Run(); err != nil {
+	if err := a.repo.Command(ctx, "checkout", "--quiet", "--force", "--detach", commit).Run(); err != nil {
 		return fault.New(fault.Fatal, "git", "check out what task '%s' did: %w", a.task.ID, err)
 	}
 	return nil
+}
+
+func (r *runner) untracked(ctx context.Context, a *attempt) (map[string]bool, error) {
+	paths, err := a.repo.Command(ctx, "ls-files", "--others", "--exclude-standard", "-z").Lines()
+	if err != nil {
+		return nil, fault.New(fault.Fatal, "git", "look at what task '%s' did: %w", a.task.ID, err)
+	}
+	set := make(map[string]bool, len(paths))
+	for _, p := range paths {
+		set[p] = true
+	}
+	return set, nil
 }
 
 func (r *runner) check(ctx context.Context, a *attempt, candidate, tree string) (failure string, err error) {
@@ -182,7 +234,7 @@ func (r *runner) check(ctx context.Context, a *attempt, candidate, tree string) 
 	if known != nil && known.Commit == candidate {
 		return "", nil
 	}
-	result, err := r.run(ctx, a, a.task.Check)
+	result, err := r.try(ctx, a, candidate, a.task.Check)
 	if err != nil {
 		return "", err
 	}
@@ -193,9 +245,16 @@ func (r *runner) check(ctx context.Context, a *attempt, candidate, tree string) 
 		return "", err
 	}
 	if !result.OK() {
-		return fmt.Sprintf("its check ended with %d:\n%s", result.Exit, result.Tail), nil
+		return "its check " + howItEnded(a.task, result), nil
 	}
 	return "", nil
+}
+
+func howItEnded(t *Task, result command.Result) string {
+	if result.TimedOut {
+		return tooLong(t) + ":\n" + result.Tail
+	}
+	return fmt.Sprintf("ended with %d:\n%s", result.Exit, result.Tail)
 }
 
 // tailOf keeps of a success nothing, of a failure what it said.
@@ -218,25 +277,19 @@ func (r *runner) prove(ctx context.Context, a *attempt, candidate, tree string) 
 	e := Evidence{Task: a.task.ID, Attempt: a.number, Commit: candidate, Tree: tree, Digest: commandDigest(a.task.Proof)}
 	r.mu.Lock()
 	known := good(r.loaded.Progress.Proofs, tree, e.Digest, "")
-	unchanged := r.unchanged(ctx, candidate, tree)
+	unchanged, err := r.taskUnchanged(ctx, a.task.ID, candidate)
 	r.mu.Unlock()
-	if known != nil && known.Commit == candidate {
-		return "", nil
-	}
-	if unchanged {
-		return "", nil // recorded after the review; see unproved
-	}
-	if err := r.goTo(ctx, a, a.base); err != nil {
+	if err != nil || known != nil && known.Commit == candidate {
 		return "", err
 	}
-	before, err := r.run(ctx, a, a.task.Proof)
+	if unchanged {
+		return r.stillHolds(ctx, a, candidate, tree) // recorded after the review; see unproved
+	}
+	before, err := r.try(ctx, a, a.base, a.task.Proof)
 	if err != nil {
 		return "", err
 	}
-	if err := r.goTo(ctx, a, candidate); err != nil {
-		return "", err
-	}
-	after, err := r.run(ctx, a, a.task.Proof)
+	after, err := r.try(ctx, a, candidate, a.task.Proof)
 	if err != nil {
 		return "", err
 	}
@@ -248,33 +301,64 @@ func (r *runner) prove(ctx context.Context, a *attempt, candidate, tree string) 
 	case before.OK():
 		return "its proof passes on the base too: it proves nothing", nil
 	case !after.OK():
-		return fmt.Sprintf("its proof ended with %d:\n%s", after.Exit, after.Tail), nil
+		return "its proof " + howItEnded(a.task, after), nil
 	}
 	return "", nil
 }
 
-// unchanged says whether a rerun's task did not change anything, as git
-// measures it: every commit since the baseline has its parent's tree. The
-// caller holds mu.
-func (r *runner) unchanged(ctx context.Context, candidate, tree string) bool {
-	l := r.loaded.Created.Lineage
-	if l == nil || l.Kind != refs.RerunOf {
-		return false
+// stillHolds makes sure that a task which changed nothing is checked
+// nonetheless: without a check of its own, its proof must pass.
+func (r *runner) stillHolds(ctx context.Context, a *attempt, candidate, tree string) (failure string, err error) {
+	if a.task.Check != "" {
+		return "", nil
 	}
-	baseline, err := r.repo.CommitTree(ctx, r.loaded.Progress.Planned.Baseline)
-	if err != nil || baseline != tree {
-		return false
-	}
-	list, err := r.repo.Git().Command(ctx, "log", "--format=%T", r.loaded.Progress.Planned.Baseline+".."+candidate).Output()
+	result, err := r.try(ctx, a, candidate, a.task.Proof)
 	if err != nil {
-		return false
+		return "", err
 	}
-	for _, t := range strings.Fields(string(list)) {
-		if t != baseline {
-			return false
+	e := Evidence{
+		Task: a.task.ID, Attempt: a.number, Commit: candidate, Tree: tree, Digest: commandDigest(a.task.Proof), Exit: result.Exit, OK: result.OK(),
+		Output: tailOf(result), Elapsed: r.elapsed(),
+	}
+	if err := r.evidence(ctx, EventCheck, e); err != nil || result.OK() {
+		return "", err
+	}
+	return "it changed nothing, and its proof " + howItEnded(a.task, result), nil
+}
+
+// taskUnchanged says whether a rerun's task changed nothing, as git measures
+// it: each commit that the rerun has of it, and commit, has its parent's tree.
+// The caller holds mu.
+func (r *runner) taskUnchanged(ctx context.Context, task, commit string) (bool, error) {
+	if r.loaded.Seed == nil {
+		return false, nil
+	}
+	for _, id := range append(slices.Clone(r.loaded.commits[task]), commit) {
+		c, err := r.repo.ReadCommit(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		before, err := r.repo.CommitTree(ctx, c.Previous())
+		if err != nil || before != c.Tree {
+			return false, err
 		}
 	}
-	return true
+	return true, nil
+}
+
+// unchanged says whether a rerun as a whole changed nothing, as git measures
+// it: every commit since the baseline has its tree. The caller holds mu.
+func (r *runner) unchanged(ctx context.Context, head string) (bool, error) {
+	baseline := r.loaded.Seed.ExpectedHead
+	tree, err := r.repo.CommitTree(ctx, baseline)
+	if err != nil {
+		return false, err
+	}
+	trees, err := r.repo.Git().Command(ctx, "log", "--format=%T", baseline+".."+head, "--").Output()
+	if err != nil {
+		return false, fault.New(fault.Fatal, "git", "measure what run '%s' changed: %w", r.o.Run, err)
+	}
+	return !slices.ContainsFunc(strings.Fields(string(trees)), func(t string) bool { return t != tree }), nil
 }
 
 // integrate puts a candidate on the integration branch, and the task's
@@ -283,26 +367,30 @@ func (r *runner) unchanged(ctx context.Context, candidate, tree string) bool {
 func (r *runner) integrate(ctx context.Context, a *attempt, candidate, head string) (done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, err := r.head(ctx)
-	if err != nil || now != head {
-		return false, err
-	}
 	tree, err := r.repo.CommitTree(ctx, candidate)
 	if err != nil {
 		return false, err
 	}
+	artifacts, err := r.artifacts(ctx, a, tree)
+	if err != nil {
+		return false, err
+	}
+	moved := errors.New("the branch moved")
 	err = r.write(ctx, "task "+a.task.ID+" done", func(tx *refs.Transaction, by refs.Identity) (string, error) {
 		l := r.loaded
+		if now, err := r.head(context.WithoutCancel(ctx)); err != nil || now != head {
+			return "", cmp.Or(err, moved)
+		}
 		c := &refs.Checkpoint{
 			Tree: tree, Parents: []string{l.Tip.ID, candidate}, Run: l.Run, Step: a.task.ID, Kind: a.task.Kind, Outcome: refs.Succeeded,
 			Session: a.session, Head: candidate, Branch: l.Progress.Planned.Branch, Start: l.Start.ID, Number: l.Tip.Number + 1,
 			Subject: r.subject(a.task),
 		}
 		r.repo.PutCheckpoint(c, by)
-		if err := l.book.Add(ctx, c.ID, by.When, notes.EventCheckpoint, r.taskRecord(a, c, by)); err != nil {
+		if err := l.book.Add(ctx, c.ID, by.When, notes.EventCheckpoint, r.taskRecord(a, c, artifacts, by)); err != nil {
 			return "", err
 		}
-		e := TaskEvent{Task: a.task.ID, State: eventDone, Attempt: a.number, Base: a.base, Commit: candidate, Session: a.session, Elapsed: r.elapsed()}
+		e := TaskEvent{Task: a.task.ID, State: eventDone, Attempt: a.number, Place: a.place, Base: a.base, Commit: candidate, Checkpoint: c.ID, Session: a.session, Elapsed: r.elapsed()}
 		if err := l.book.Add(ctx, l.Start.ID, by.When, EventTask, e); err != nil {
 			return "", err
 		}
@@ -310,49 +398,124 @@ func (r *runner) integrate(ctx context.Context, a *attempt, candidate, head stri
 		return c.ID, nil
 	})
 	if err != nil {
+		if errors.Is(err, moved) {
+			err = nil
+		}
 		return false, err
 	}
 	r.say("%s: done (%.12s)", a.task.ID, candidate)
-	r.removeWorktree(ctx, a)
+	r.finished(ctx, a)
 	return true, nil
 }
 
-func (r *runner) taskRecord(a *attempt, c *refs.Checkpoint, by refs.Identity) TaskRecord {
+func (r *runner) taskRecord(a *attempt, c *refs.Checkpoint, artifacts []artifact, by refs.Identity) TaskRecord {
 	record := TaskRecord{
 		Record: notes.Record{
 			StepName: c.Step, StepKind: c.Kind, Outcome: c.Outcome, SessionID: a.session, GitCommit: c.Head,
 			Branch: short(c.Branch), By: by.String(), TookMS: time.Since(a.started).Milliseconds(),
 		},
 		Attempt: a.number, Member: a.member.ID, Provider: a.member.Provider, Model: a.member.Model, Effort: a.member.Effort, Base: a.base,
-		PlanDigest: r.loaded.Plan.TaskDigest(a.task.ID), Consumed: a.consumed, Handover: a.result.Handover, Metrics: a.result.Metrics, Log: a.output,
+		PlanDigest: r.loaded.Plan.TaskDigest(a.task.ID), Consumed: a.consumed, Handover: a.result.Handover, Metrics: a.result.Metrics,
+		Log: command.ReadTail(a.file("log"), recordedLog),
 	}
-	type artifact struct {
-		Name string `json:"name"`
-		Path string `json:"path,omitempty"`
-		URI  string `json:"uri,omitempty"`
+	if len(artifacts) > 0 {
+		record.Artifacts, _ = json.Marshal(artifacts)
 	}
-	var list []artifact
-	for name, path := range a.task.Produces {
-		list = append(list, artifact{Name: name, Path: path})
-	}
-	for name, place := range a.result.Artifacts {
-		if strings.Contains(place, "://") {
-			list = append(list, artifact{Name: name, URI: place})
-		} else {
-			list = append(list, artifact{Name: name, Path: place})
-		}
-	}
-	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
-	if len(list) > 0 {
-		record.Artifacts, _ = json.Marshal(list)
+	if len(a.skipped) > 0 {
+		record.Skipped, _ = json.Marshal(a.skipped)
 	}
 	return record
 }
 
+// LogOf is the end of what the commands of a task printed; empty for a
+// checkpoint that no plan made.
+func LogOf(ctx context.Context, repo *refs.Repository, c *refs.Checkpoint) (string, error) {
+	if c.Step == "" || !strings.HasPrefix(c.Branch, "refs/heads/") {
+		return "", nil
+	}
+	book, err := notes.OpenBook(ctx, repo, c.Run)
+	if err != nil {
+		return "", err
+	}
+	record, err := taskRecord(ctx, book, c.ID)
+	return record.Log, err
+}
+
+// recordedLog is how much of an attempt's output its record has, in bytes.
+const recordedLog = 32 << 10
+
+type artifact struct {
+	Name   string `json:"name"`
+	Path   string `json:"path,omitempty"`
+	URI    string `json:"uri,omitempty"`
+	Digest string `json:"digest,omitempty"`
+}
+
+// artifacts lists what the task made, by name: what the plan says, and what
+// the command said where that is in the tree. The caller holds mu.
+func (r *runner) artifacts(ctx context.Context, a *attempt, tree string) ([]artifact, error) {
+	var list []artifact
+	add := func(name, path string) error {
+		kind, data, err := r.readPath(ctx, tree, path)
+		switch {
+		case err != nil:
+			return err
+		case kind == "":
+			r.say("%s: it names the artifact '%s' at '%s', and there is nothing", a.task.ID, name, path)
+			return nil
+		}
+		made := artifact{Name: name, Path: path}
+		if kind == "blob" {
+			sum := sha256.Sum256(data)
+			made.Digest = "sha256:" + hex.EncodeToString(sum[:])
+		}
+		list = append(list, made)
+		return nil
+	}
+	for name, path := range a.task.Produces {
+		if err := add(name, path); err != nil {
+			return nil, err
+		}
+	}
+	for name, place := range a.result.Artifacts {
+		if _, planned := a.task.Produces[name]; planned {
+			continue
+		}
+		if strings.Contains(place, "://") {
+			list = append(list, artifact{Name: name, URI: place})
+		} else if err := add(name, place); err != nil {
+			return nil, err
+		}
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
+	return list, nil
+}
+
+// readPath reads what is at a path of a tree; kind is empty where nothing is.
+func (r *runner) readPath(ctx context.Context, tree, path string) (kind string, data []byte, err error) {
+	name := tree + ":" + path
+	if checkPath(path) != "" {
+		return "", nil, nil
+	}
+	if kind, err = r.repo.Git().Command(ctx, "cat-file", "-t", name).Text(); err != nil {
+		return "", nil, nil
+	}
+	if kind == "blob" {
+		data, err = r.repo.Git().Command(ctx, "cat-file", "blob", name).Output()
+	}
+	return kind, data, err
+}
+
 // deliverOnce runs a delivery so that it happens once, whatever happens: the
 // intent is journaled, what is there already is adopted.
-func (r *runner) deliverOnce(ctx context.Context, a *attempt) (command.Result, error) {
-	d := Delivery{Task: a.task.ID, Key: r.key(a.task), State: "intent"}
+func (r *runner) deliverOnce(ctx context.Context, a *attempt, repair bool) (command.Result, error) {
+	d := Delivery{Task: a.task.ID, Key: a.key, State: "intent"}
+	r.mu.Lock()
+	before := r.loaded.Progress.Deliveries[a.task.ID]
+	r.mu.Unlock()
+	if before.Key == a.key && before.State != d.State && !repair {
+		return command.Result{}, nil // what came after it was broken off
+	}
 	if err := r.delivery(ctx, d); err != nil {
 		return command.Result{}, err
 	}
@@ -397,6 +560,10 @@ func (r *runner) accept(ctx context.Context) (again bool, result *Result, err er
 	}
 	if plan.Verify != "" {
 		ok, reason, err := r.verify(ctx, head, tree)
+		if hasCode(err, budgetSpent) {
+			result, err = r.conclude(ctx, notes.Stopped, err.Error())
+			return false, result, err
+		}
 		if err != nil {
 			return false, nil, err
 		}
@@ -437,10 +604,11 @@ const unchangedRerun = "unchanged-rerun"
 
 // unproved records, after all checks and reviews of a rerun, that what did not
 // change anything needs no proof: each such task, and the run if that is all.
+// Without a review nobody approved it, and nothing is recorded.
 func (r *runner) unproved(ctx context.Context, head, tree string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.loaded.Seed == nil {
+	if r.loaded.Seed == nil || r.loaded.Plan.Review == nil {
 		return nil
 	}
 	var list []Evidence
@@ -449,18 +617,31 @@ func (r *runner) unproved(ctx context.Context, head, tree string) error {
 		if t.State != Done || task.Proof == "" {
 			continue
 		}
-		at, err := r.repo.CommitTree(ctx, t.Commit)
+		same, err := r.taskUnchanged(ctx, t.Task, t.Commit)
 		if err != nil {
 			return err
 		}
-		if r.unchanged(ctx, t.Commit, at) {
+		if same {
+			at, err := r.repo.CommitTree(ctx, t.Commit)
+			if err != nil {
+				return err
+			}
 			list = append(list, Evidence{Task: t.Task, Attempt: t.Attempts, Commit: t.Commit, Tree: at, Digest: commandDigest(task.Proof)})
 		}
 	}
-	if r.unchanged(ctx, head, tree) {
-		list = append(list, Evidence{Subject: "run", Commit: head, Tree: tree})
+	same, err := r.unchanged(ctx, head)
+	if err != nil {
+		return err
+	}
+	if same {
+		list = append(list, Evidence{Subject: wholeRun, Commit: head, Tree: tree})
 	}
 	for _, e := range list {
+		if slices.ContainsFunc(r.loaded.Progress.Proofs, func(p Evidence) bool {
+			return p.ProofNotRequired != "" && p.Task == e.Task && p.Subject == e.Subject && p.Commit == e.Commit
+		}) {
+			continue // recorded before this run was interrupted
+		}
 		e.OK, e.ProofNotRequired, e.Elapsed = true, unchangedRerun, r.elapsed()
 		if err := r.journal(ctx, EventProof, e); err != nil {
 			return err
@@ -480,12 +661,22 @@ func reviewSubjects(p *Plan) []string {
 	return subjects
 }
 
-// inspection is a place to look at the integrated result.
+// The places to look at the integrated result.
+const (
+	inspectVerify = "verify"
+	inspectReview = "review"
+)
+
+// inspect runs a command on the integrated result, in a place of its own.
 func (r *runner) inspect(ctx context.Context, name, head string, t *Task, line, brief string, extra ...string) (command.Result, error) {
+	ctx, stop := r.whilePaid(ctx)
+	defer stop()
 	a := &attempt{task: t, member: r.loaded.member(t.Member), base: head, dir: filepath.Join(r.home(), name)}
 	r.mu.Lock()
 	err := func() error {
-		r.discard(ctx, a)
+		if exists(a.dir) {
+			r.discard(ctx, a)
+		}
 		if err := os.MkdirAll(a.dir, 0o700); err != nil {
 			return err
 		}
@@ -507,17 +698,13 @@ func (r *runner) inspect(ctx context.Context, name, head string, t *Task, line, 
 		return command.Result{}, fault.New(fault.Fatal, "worktree-add", "make a place to look at the result: %w", err)
 	}
 	result, err := command.Run(ctx, command.Spec{
-		Line: line, Dir: a.tree(), Env: append(r.environment(a), extra...), Log: a.file("log"), Hold: a.lock.File(),
+		Line: line, Dir: a.tree(), Env: append(r.environment(a), extra...), Log: a.file("log"), Hold: a.lock.File(), Group: a.file("group"),
 	})
 	r.mu.Lock()
 	a.lock.Release()
-	r.discard(context.WithoutCancel(ctx), a)
+	r.discard(ctx, a)
 	r.mu.Unlock()
-	if err != nil && ctx.Err() != nil {
-		return result, fault.New(fault.Fatal, "interrupted", "the %s of run '%s' was interrupted", name, r.o.Run).
-			WithHint("git checkpoint resume %s goes on", r.o.Run)
-	}
-	return result, err
+	return result, r.commandError(ctx, "the "+name+" of run '"+r.o.Run+"'", err)
 }
 
 // verify runs the plan's verification on the integrated result, once for each tree.
@@ -528,7 +715,7 @@ func (r *runner) verify(ctx context.Context, head, tree string) (ok bool, reason
 	r.mu.Unlock()
 	if known == nil || known.Tree != tree || known.Digest != d || known.Commit != head || !known.OK {
 		r.say("verifying the result")
-		result, err := r.inspect(ctx, "verify", head, &Task{ID: "verify", Kind: refs.KindDeterministic}, r.loaded.Plan.Verify, "")
+		result, err := r.inspect(ctx, inspectVerify, head, &Task{ID: "verify", Kind: refs.KindDeterministic}, r.loaded.Plan.Verify, "")
 		if err != nil {
 			return false, "", err
 		}
@@ -557,7 +744,7 @@ func (r *runner) review(ctx context.Context, subject, head, tree string) (ok boo
 	}
 	r.say("review of %s", subject)
 	t := &Task{ID: "review", Kind: refs.KindAgent, Member: plan.Review.Member}
-	result, err := r.inspect(ctx, "review", head, t, plan.Review.Run, brief, "CHECKPOINT_REVIEW="+subject)
+	result, err := r.inspect(ctx, inspectReview, head, t, plan.Review.Run, brief, "CHECKPOINT_REVIEW="+subject)
 	if err != nil {
 		return false, "", err
 	}

@@ -2,6 +2,7 @@ package rerun
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,15 +32,18 @@ type attempt struct {
 	task    *Task
 	member  *Member
 	number  int
+	place   int // the number that it began with, and its directory has: repairs have higher ones
 	base    string
 	dir     string
 	session string
+	key     string // of a delivery
 	started time.Time
 
 	repo     *git.Repo // of its worktree
 	lock     *lock.Lock
 	result   taskResult
 	output   string
+	skipped  []snapshot.Skip // what its result does not hold
 	consumed []Consumed
 }
 
@@ -54,6 +58,18 @@ type taskResult struct {
 // resultLimit bounds a result file, in bytes.
 const resultLimit = 1 << 20
 
+// attempt is the n-th attempt at a task, in the directory of the one that it
+// began with. The caller holds mu.
+func (r *runner) attempt(t *Task, n, place int, base, session string) *attempt {
+	if place == 0 {
+		place = n
+	}
+	return &attempt{
+		task: t, member: r.loaded.member(t.Member), number: n, place: place, base: base, session: session, started: time.Now(), key: r.key(t),
+		dir: filepath.Join(r.home(), fmt.Sprintf("%s.%d", t.ID, place)),
+	}
+}
+
 func (a *attempt) tree() string            { return filepath.Join(a.dir, "tree") }
 func (a *attempt) file(name string) string { return filepath.Join(a.dir, name) }
 
@@ -61,10 +77,11 @@ func (a *attempt) file(name string) string { return filepath.Join(a.dir, name) }
 // because the budget or the context ended. The error is for what keeps the
 // whole run from going on.
 func (r *runner) task(ctx context.Context, id string) error {
-	t := r.loaded.Plan.Task(id)
-	failure := ""
 	for conflicts := 0; ; conflicts++ {
-		a, err := r.start(ctx, t)
+		a, err := r.start(ctx, id)
+		if hasCode(err, artifactMissing) {
+			return r.failed(ctx, a, err.Error())
+		}
 		if err != nil {
 			return stopQuietly(err)
 		}
@@ -76,21 +93,30 @@ func (r *runner) task(ctx context.Context, id string) error {
 			r.say("%s: what it changed conflicts with what was integrated meanwhile; once more on the new head", id)
 			continue
 		}
-		failure = outcome.failure
-		if failure == "" {
+		if outcome.failure == "" {
 			return nil
 		}
-		return r.failed(ctx, a, failure)
+		return r.failed(ctx, a, outcome.failure)
 	}
 }
 
 // stopQuietly lets a spent budget end a task without ending the others badly.
 func stopQuietly(err error) error {
-	var f *fault.Error
-	if errors.As(err, &f) && f.Code == "budget-spent" {
+	if hasCode(err, budgetSpent) {
 		return nil
 	}
 	return err
+}
+
+// The codes of errors that a task meets and the run does not end of.
+const (
+	budgetSpent     = "budget-spent"
+	artifactMissing = "artifact-missing"
+)
+
+func hasCode(err error, code string) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Code == code
 }
 
 // outcome is how an attempt ended: well if failure is empty.
@@ -100,9 +126,10 @@ type outcome struct {
 }
 
 // start journals an attempt and makes its worktree.
-func (r *runner) start(ctx context.Context, t *Task) (*attempt, error) {
+func (r *runner) start(ctx context.Context, id string) (*attempt, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	t := r.loaded.Plan.Task(id)
 	if err := r.afford(); err != nil {
 		return nil, err
 	}
@@ -111,16 +138,18 @@ func (r *runner) start(ctx context.Context, t *Task) (*attempt, error) {
 		return nil, err
 	}
 	status := r.loaded.Progress.Task(t.ID)
-	a := &attempt{task: t, number: status.Attempts + 1, base: base, started: time.Now(), session: status.last.Session}
-	a.member = r.loaded.member(t.Member)
+	a := r.attempt(t, status.Attempts+1, 0, base, status.last.Session)
 	repair, reason := status.returned()
-	a.dir = filepath.Join(r.home(), fmt.Sprintf("%s.%d", t.ID, a.number))
 	e := TaskEvent{Task: t.ID, State: eventStarted, Attempt: a.number, Base: base, Member: t.Member, Call: true, Repair: repair, Reason: reason, Elapsed: r.elapsed()}
 	if err := r.journal(ctx, EventTask, e); err != nil {
 		return nil, err
 	}
 	r.say("%s: attempt %d", t.ID, a.number)
-	return a, r.makeWorktree(ctx, a)
+	if err := r.makeWorktree(ctx, a); err != nil {
+		a.lock.Release()
+		return a, err
+	}
+	return a, nil
 }
 
 func (l *Loaded) member(id string) *Member {
@@ -130,12 +159,10 @@ func (l *Loaded) member(id string) *Member {
 	return &Member{}
 }
 
-// returned says whether a task is to be done again, and why.
+// returned says whether a task was handed back, and why. It is a repair once:
+// an attempt at it that was killed is made again.
 func (t *TaskStatus) returned() (repair bool, reason string) {
-	if t.last.State != eventReturned {
-		return false, ""
-	}
-	return true, t.last.Reason
+	return t.last.State == eventReturned, t.handed
 }
 
 // makeWorktree makes the attempt's directory and its linked worktree, with
@@ -175,7 +202,7 @@ func (r *runner) writeInputs(_ context.Context, a *attempt) error {
 		path := producer.Produces[name]
 		id, err := r.repo.Git().Command(context.Background(), "rev-parse", "--verify", "--quiet", "--end-of-options", a.base+":"+path).Text()
 		if err != nil {
-			return fault.New(fault.Conflict, "artifact-missing", "task '%s' needs artifact '%s', and '%s' is not in its base", a.task.ID, name, path)
+			return fault.New(fault.Conflict, artifactMissing, "task '%s' needs artifact '%s', and '%s' is not in its base", a.task.ID, name, path)
 		}
 		a.consumed = append(a.consumed, Consumed{Kind: "artifact", From: producer.ID, Name: name, Digest: id})
 		if err := copyTree(filepath.Join(a.tree(), filepath.FromSlash(path)), a.file(filepath.Join("inputs", "artifacts", name))); err != nil {
@@ -232,6 +259,14 @@ func copyTree(from, to string) error {
 // did, and hands failures back while there are repairs.
 func (r *runner) work(ctx context.Context, a *attempt) (outcome, error) {
 	defer a.lock.Release()
+	o, err := r.pursue(ctx, a)
+	if err != nil && ctx.Err() != nil {
+		r.breakOff(ctx, a, err.Error())
+	}
+	return o, err
+}
+
+func (r *runner) pursue(ctx context.Context, a *attempt) (outcome, error) {
 	failure := ""
 	for {
 		result, err := r.execute(ctx, a, failure)
@@ -242,11 +277,11 @@ func (r *runner) work(ctx context.Context, a *attempt) (outcome, error) {
 		case result.Exit == 75:
 			return outcome{}, r.ask(ctx, a, result)
 		case result.TimedOut:
-			return outcome{failure: fmt.Sprintf("its command ran longer than %d minutes", a.task.TimeoutMinutes)}, nil
+			return outcome{failure: "its command " + tooLong(a.task)}, nil
 		case !result.OK():
 			return outcome{failure: fmt.Sprintf("its command ended with %d", result.Exit)}, nil
 		}
-		a.readResult()
+		r.readResult(a)
 		o, err := r.deliver(ctx, a, result)
 		if err != nil || o.failure == "" || o.conflict {
 			return o, err
@@ -257,6 +292,10 @@ func (r *runner) work(ctx context.Context, a *attempt) (outcome, error) {
 			return o, err
 		}
 	}
+}
+
+func tooLong(t *Task) string {
+	return fmt.Sprintf("ran longer than %d minutes, and was ended", t.TimeoutMinutes)
 }
 
 // deliver takes what the command left through measurement, checks and
@@ -300,7 +339,10 @@ func (r *runner) repair(ctx context.Context, a *attempt, failure string) (bool, 
 	}
 	a.number = status.Attempts + 1
 	r.say("%s: handed back: %s", a.task.ID, firstLine(failure))
-	e := TaskEvent{Task: a.task.ID, State: eventStarted, Attempt: a.number, Base: a.base, Member: a.task.Member, Call: true, Repair: true, Reason: failure, Elapsed: r.elapsed()}
+	e := TaskEvent{
+		Task: a.task.ID, State: eventStarted, Attempt: a.number, Place: a.place, Base: a.base, Member: a.task.Member, Call: true,
+		Repair: true, Reason: failure, Session: a.session, Elapsed: r.elapsed(),
+	}
 	return true, r.journal(ctx, EventTask, e)
 }
 
@@ -317,7 +359,7 @@ func (r *runner) execute(ctx context.Context, a *attempt, failure string) (comma
 	}
 	os.Remove(a.file("result.json"))
 	if a.task.Kind == refs.KindDelivery {
-		return r.deliverOnce(ctx, a)
+		return r.deliverOnce(ctx, a, failure != "")
 	}
 	return r.run(ctx, a, a.task.Run)
 }
@@ -325,23 +367,28 @@ func (r *runner) execute(ctx context.Context, a *attempt, failure string) (comma
 // run starts one of the attempt's commands and waits for it.
 func (r *runner) run(ctx context.Context, a *attempt, line string) (command.Result, error) {
 	result, err := command.Run(ctx, command.Spec{
-		Line: line, Dir: a.tree(), Env: r.environment(a), Log: a.file("log"), Hold: a.lock.File(),
+		Line: line, Dir: a.tree(), Env: r.environment(a), Log: a.file("log"), Hold: a.lock.File(), Group: a.file("group"),
 		Timeout: time.Duration(a.task.TimeoutMinutes) * time.Minute,
-		Started: func(group int) { os.WriteFile(a.file("group"), []byte(strconv.Itoa(group)), 0o600) },
 	})
 	a.output = result.Tail
-	if err != nil && ctx.Err() != nil {
-		return result, r.killed(a)
-	}
-	if err != nil {
-		return result, fault.New(fault.Fatal, "command", "task '%s': %w", a.task.ID, err)
-	}
-	return result, nil
+	return result, r.commandError(ctx, "task '"+a.task.ID+"'", err)
 }
 
-// killed leaves an attempt that was broken off for resume, which keeps its work.
-func (r *runner) killed(a *attempt) error {
-	return fault.New(fault.Fatal, "interrupted", "task '%s' was interrupted", a.task.ID).
+// commandError explains why a command did not come to its end.
+func (r *runner) commandError(ctx context.Context, what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, command.ErrNoShell):
+		return fault.New(fault.Fatal, "no-shell", "%s: %w", what, err).
+			WithHint(`Git for Windows brings one: start this as 'git checkpoint', or put git's folder usr\bin on the PATH`)
+	case ctx.Err() == nil:
+		return fault.New(fault.Fatal, "command", "%s: %w", what, err)
+	}
+	if hasCode(context.Cause(ctx), budgetSpent) {
+		return context.Cause(ctx)
+	}
+	return fault.New(fault.Fatal, "interrupted", "%s was interrupted", what).
 		WithHint("git checkpoint resume %s goes on", r.o.Run)
 }
 
@@ -352,11 +399,11 @@ func (r *runner) environment(a *attempt) []string {
 		"CHECKPOINT_ATTEMPT=" + strconv.Itoa(a.number), "CHECKPOINT_MEMBER=" + m.ID, "CHECKPOINT_PROVIDER=" + m.Provider,
 		"CHECKPOINT_MODEL=" + m.Model, "CHECKPOINT_EFFORT=" + m.Effort, "CHECKPOINT_INSTRUCTIONS=" + a.file("instructions"),
 		"CHECKPOINT_INPUTS=" + a.file("inputs"), "CHECKPOINT_SESSION=" + a.session, "CHECKPOINT_BASE=" + a.base,
-		"CHECKPOINT_KEY=" + r.key(a.task), "CHECKPOINT_RESULT=" + a.file("result.json"),
+		"CHECKPOINT_KEY=" + a.key, "CHECKPOINT_RESULT=" + a.file("result.json"),
 	}
 }
 
-// key is what a delivery is known by from outside.
+// key is what a delivery is known by from outside. The caller holds mu.
 func (r *runner) key(t *Task) string {
 	if t.Kind != refs.KindDelivery {
 		return ""
@@ -387,29 +434,49 @@ func (l *Loaded) brief(t *Task, failure string) string {
 	for i := 0; i+1 < len(status.answered); i += 2 {
 		fmt.Fprintf(&b, "\nYou asked: %s\nThe answer: %s\n", status.answered[i].Text, status.answered[i+1].Text)
 	}
-	if failure == "" && (status.last.Repair || status.last.State == eventReturned) {
-		failure = status.last.Reason
-	}
+	failure = cmp.Or(failure, status.handed)
 	if failure != "" {
 		b.WriteString("\nThe attempt before was not accepted:\n" + strings.TrimSpace(failure) + "\n")
 	}
 	return b.String()
 }
 
-// readResult reads what the command wrote about its work; what cannot be read
-// counts as not written.
-func (a *attempt) readResult() {
+// readResult reads what the command wrote about its work. What cannot be read
+// counts as not written, and is told.
+func (r *runner) readResult(a *attempt) {
 	a.result = taskResult{}
-	data, err := os.ReadFile(a.file("result.json"))
-	if err != nil || len(data) > resultLimit {
+	result, err := readResultFile(a.file("result.json"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return
+	case err != nil:
+		r.say("%s: its result file is left out: %v", a.task.ID, err)
 		return
 	}
-	var result taskResult
-	if json.Unmarshal(data, &result) == nil {
-		a.result = result
+	a.takeResult(result)
+}
+
+func readResultFile(path string) (result taskResult, err error) {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return result, err
+	case !info.Mode().IsRegular():
+		return result, errors.New("it is no file")
+	case info.Size() > resultLimit:
+		return result, fmt.Errorf("it has more than %d bytes", resultLimit)
 	}
-	if a.result.SessionID != "" {
-		a.session = a.result.SessionID
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &result)
+	}
+	return result, err
+}
+
+func (a *attempt) takeResult(result taskResult) {
+	a.result = result
+	if result.SessionID != "" {
+		a.session = result.SessionID
 	}
 }
 
@@ -423,6 +490,7 @@ func (r *runner) ask(ctx context.Context, a *attempt, result command.Result) err
 		text = "(it asked without words)"
 	}
 	r.say("%s: asks: %s", a.task.ID, firstLine(text))
+	os.WriteFile(a.file("kept"), nil, 0o600)
 	safety, err := r.keepHalfDone(ctx, a)
 	if err != nil {
 		return err
@@ -475,7 +543,7 @@ func (r *runner) keepHalfDone(ctx context.Context, a *attempt) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	tree, err := r.store(ctx, a.repo)
+	tree, _, err := r.store(ctx, a.repo)
 	if err != nil {
 		r.say("%s: what it left in %s could not be saved: %v", a.task.ID, a.tree(), err)
 		return "", nil
@@ -489,7 +557,8 @@ func (r *runner) keepHalfDone(ctx context.Context, a *attempt) (string, error) {
 	}
 	id := r.repo.PutCheckpoint(c, by)
 	tx := r.repo.Begin("checkpoint: half-done work")
-	ref := refs.LocalRef(LocalTasks, fmt.Sprintf("%s/%s.%d", r.o.Run, a.task.ID, a.number))
+	// An id may hold '..', which a ref must not.
+	ref := refs.LocalRef(LocalTasks, fmt.Sprintf("%s/%s.%d", r.o.Run, strings.ReplaceAll(a.task.ID, ".", "+"), a.number))
 	old, err := r.repo.Ref(ctx, ref)
 	if err != nil {
 		return "", err
@@ -498,25 +567,28 @@ func (r *runner) keepHalfDone(ctx context.Context, a *attempt) (string, error) {
 	return id, tx.Commit(ctx)
 }
 
-// store makes a tree of what is in a worktree.
-func (r *runner) store(ctx context.Context, repo *git.Repo) (string, error) {
+// store makes a tree of what is in a worktree, and lists what it leaves out.
+func (r *runner) store(ctx context.Context, repo *git.Repo) (string, []snapshot.Skip, error) {
 	snap, err := (&snapshot.ByGit{Repo: repo}).Take(ctx, snapshot.Options{MaxFileSize: r.o.MaxFileSize, Exclude: r.o.Exclude})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer snap.Discard()
-	return snap.Tree, nil
+	return snap.Tree, snap.Skipped, nil
 }
 
-// removeWorktree removes an attempt's directory when its work is integrated.
-func (r *runner) removeWorktree(ctx context.Context, a *attempt) {
-	ctx = context.WithoutCancel(ctx)
+// finished removes an attempt's directory when its work is integrated; where
+// something of it was left out, it stays.
+func (r *runner) finished(ctx context.Context, a *attempt) {
 	a.lock.Release()
-	if err := r.repo.Git().Command(ctx, "worktree", "remove", "--force", a.tree()).Run(); err != nil {
-		r.say("%s: its worktree '%s' could not be removed: %v", a.task.ID, a.tree(), err)
+	if len(a.skipped) > 0 {
+		os.WriteFile(a.file("kept"), nil, 0o600)
+		r.say("%s: not all that it made is in the result; see '%s'", a.task.ID, a.tree())
 		return
 	}
-	os.RemoveAll(a.dir)
+	if err := r.discard(ctx, a); err != nil {
+		r.say("%s: its worktree '%s' could not be removed: %v", a.task.ID, a.tree(), err)
+	}
 }
 
 // clearAway ends and keeps what attempts of a dead runner left: processes are
@@ -525,33 +597,82 @@ func (r *runner) clearAway(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range slices.Clone(r.loaded.Progress.Tasks) {
-		if t.last.State != eventStarted {
+		if t.last.State != eventStarted && t.last.State != eventDone && t.last.State != eventKilled {
 			continue
 		}
-		task := r.loaded.Plan.Task(t.Task)
-		a := &attempt{task: task, number: t.last.Attempt, base: t.last.Base, session: t.last.Session}
-		a.dir = filepath.Join(r.home(), fmt.Sprintf("%s.%d", t.Task, a.number))
-		if done := r.loaded.Progress.Task(t.Task); done.State == Done {
+		a := r.attempt(r.loaded.Plan.Task(t.Task), t.last.Attempt, t.last.Place, t.last.Base, t.last.Session)
+		if err := r.stopLeftover(ctx, a); err != nil {
+			return err
+		}
+		if t.last.State == eventStarted {
+			if err := r.keepKilled(ctx, a, "its runner was killed"); err != nil {
+				return err
+			}
+		}
+		if t.last.State != eventDone || exists(a.dir) {
 			r.discard(ctx, a)
+		}
+	}
+	for _, name := range []string{inspectVerify, inspectReview} {
+		a := &attempt{task: &Task{ID: name}, dir: filepath.Join(r.home(), name)}
+		if !exists(a.dir) {
 			continue
 		}
 		if err := r.stopLeftover(ctx, a); err != nil {
 			return err
 		}
-		safety := ""
-		if repo, err := git.Open(ctx, a.tree()); err == nil {
-			a.repo = repo
-			if safety, err = r.keepHalfDone(ctx, a); err != nil {
-				return err
-			}
-		}
-		e := TaskEvent{Task: t.Task, State: eventKilled, Attempt: a.number, Session: a.session, Safety: safety, Reason: "its runner was killed"}
-		if err := r.journal(ctx, EventTask, e); err != nil {
-			return err
-		}
 		r.discard(ctx, a)
 	}
-	return r.repo.Git().Command(ctx, "worktree", "prune").Run()
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// openTree opens the attempt's worktree; nil where there is none, or none yet.
+func (a *attempt) openTree(ctx context.Context) *git.Repo {
+	repo, err := git.Open(ctx, a.tree())
+	if err != nil {
+		return nil
+	}
+	// The directory may lie in another repository.
+	top, err := os.Stat(repo.Top)
+	own, err2 := os.Stat(a.tree())
+	if err != nil || err2 != nil || !os.SameFile(top, own) {
+		return nil
+	}
+	return repo
+}
+
+// keepKilled stores what an attempt left that did not come to its end, and
+// journals that. The caller holds mu.
+func (r *runner) keepKilled(ctx context.Context, a *attempt, reason string) (err error) {
+	safety := ""
+	if a.repo == nil {
+		a.repo = a.openTree(ctx)
+	}
+	if a.repo != nil {
+		if safety, err = r.keepHalfDone(ctx, a); err != nil {
+			return err
+		}
+	}
+	e := TaskEvent{Task: a.task.ID, State: eventKilled, Attempt: a.number, Place: a.place, Session: a.session, Safety: safety, Reason: reason, Output: a.output}
+	return r.journal(ctx, EventTask, e)
+}
+
+// breakOff ends an attempt whose command we stopped ourselves.
+func (r *runner) breakOff(ctx context.Context, a *attempt, reason string) {
+	ctx = context.WithoutCancel(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.keepKilled(ctx, a, reason); err != nil {
+		r.say("%s: what it did is kept in '%s': %v", a.task.ID, a.tree(), err)
+		return // resume tries again
+	}
+	a.lock.Release()
+	r.discard(ctx, a)
 }
 
 // stopLeftover ends a command that outlived its runner: it still has the
@@ -583,11 +704,20 @@ func (r *runner) stopLeftover(ctx context.Context, a *attempt) error {
 	}
 }
 
-// discard removes the directory of an attempt whose work is kept elsewhere.
-func (r *runner) discard(ctx context.Context, a *attempt) {
-	if _, err := os.Stat(a.dir); err != nil {
-		return
+// discard removes the directory of an attempt whose work is kept elsewhere,
+// and what git knows of its worktree, however far that was made.
+func (r *runner) discard(ctx context.Context, a *attempt) error {
+	if exists(a.file("kept")) {
+		return nil
 	}
-	r.repo.Git().Command(ctx, "worktree", "remove", "--force", a.tree()).Run()
-	os.RemoveAll(a.dir)
+	// The second --force is for a worktree that git was killed in making.
+	remove := func() error {
+		return r.repo.Git().Command(context.WithoutCancel(ctx), "worktree", "remove", "--force", "--force", a.tree()).Run()
+	}
+	err := remove()
+	if err != nil {
+		os.RemoveAll(a.tree())
+		remove()
+	}
+	return os.RemoveAll(a.dir)
 }

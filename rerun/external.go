@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
@@ -24,19 +22,25 @@ const DefaultLease = time.Hour
 
 // Lease is a task that was handed out to an outside orchestrator.
 type Lease struct {
-	Run          string  `json:"run"`
-	Task         string  `json:"task"`
-	Kind         string  `json:"kind"`
-	Attempt      int     `json:"attempt"`
-	Lease        string  `json:"lease"`
-	Deadline     string  `json:"deadline"` // RFC 3339
-	Member       Member  `json:"member"`
-	Instructions string  `json:"instructions"`
-	Inputs       Inputs  `json:"inputs"`
-	Base         string  `json:"base"` // the commit to start from
-	SessionID    string  `json:"session_id,omitempty"`
-	Key          string  `json:"key,omitempty"` // of a delivery
-	BudgetLeft   *Budget `json:"budget_left,omitempty"`
+	Run          string `json:"run"`
+	Task         string `json:"task"`
+	Kind         string `json:"kind"`
+	Attempt      int    `json:"attempt"`
+	Lease        string `json:"lease"`
+	Deadline     string `json:"deadline"` // RFC 3339
+	Member       Member `json:"member"`
+	Instructions string `json:"instructions"`
+	Inputs       Inputs `json:"inputs"`
+	Base         string `json:"base"` // the commit to start from
+	SessionID    string `json:"session_id,omitempty"`
+	Key          string `json:"key,omitempty"` // of a delivery
+	BudgetLeft   *Left  `json:"budget_left,omitempty"`
+}
+
+// Left is what is left of a budget, in its words; what has no bound is absent.
+type Left struct {
+	Calls   *int     `json:"maxInvocations,omitempty"`
+	Minutes *float64 `json:"maxMinutes,omitempty"`
 }
 
 // Inputs are what a task is given of others, as data.
@@ -71,6 +75,7 @@ func external(ctx context.Context, repo *refs.Repository, o Options, do func(*ru
 		return err
 	}
 	r.loaded = l
+	r.spent = l.Progress.Minutes - l.Progress.earlier
 	return do(r)
 }
 
@@ -85,8 +90,15 @@ func Next(ctx context.Context, repo *refs.Repository, o Options, lease time.Dura
 }
 
 func (r *runner) next(ctx context.Context, lease time.Duration) (*Handout, error) {
-	if result, err := r.mayGoOn(ctx); err != nil || result != nil {
+	if p := r.loaded.Progress; notes.Ended(p.Status) && !p.Rejected {
+		result, err := r.result(ctx, p.Status, "")
 		return &Handout{State: "done", Result: result}, err
+	}
+	if _, err := r.mayGoOn(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.recover(ctx); err != nil {
+		return nil, err
 	}
 	ready := r.ready(nil)
 	if len(ready) == 0 {
@@ -149,16 +161,13 @@ func (r *runner) lease(ctx context.Context, t *Task, term time.Duration) (*Lease
 	}
 	e := TaskEvent{
 		Task: t.ID, State: eventLeased, Attempt: l.Attempt, Base: base, Member: t.Member, Call: true, Repair: repair, Reason: reason,
-		Session: l.SessionID, Lease: l.Lease, Deadline: l.Deadline,
+		Session: l.SessionID, Lease: l.Lease, Deadline: l.Deadline, Elapsed: r.elapsed(),
 	}
 	if err := r.journal(ctx, EventTask, e); err != nil {
 		return nil, err
 	}
 	p := r.loaded.Progress
-	if b := p.Planned.Budget; b.Calls() > 0 {
-		left := b.Calls() - p.Calls
-		l.BudgetLeft = &Budget{MaxInvocations: left}
-	}
+	l.BudgetLeft = p.left(r.elapsed())
 	return l, nil
 }
 
@@ -223,24 +232,25 @@ func (r *runner) report(ctx context.Context, report Report) (*Reported, error) {
 	}
 	status := r.loaded.Progress.Task(t.ID)
 	if status.lease.Lease == "" || status.lease.Lease != report.Lease {
-		if status.State == Done {
-			return &Reported{Task: t.ID, State: Done, Commit: status.Commit}, nil
-		}
 		return nil, fault.New(fault.Conflict, "lease-lost", "task '%s' is not, or no longer, leased to you", t.ID).
 			WithHint("git checkpoint next %s hands out what is ready", r.o.Run)
 	}
-	if status.State == Done && status.last.State == eventDone {
-		return &Reported{Task: t.ID, State: Done, Commit: status.Commit}, nil // told again
+	if status.last.State != eventLeased {
+		// Told again: what came of it stands.
+		return &Reported{Task: t.ID, State: status.State, Commit: status.Commit, Reason: status.last.Reason}, nil
 	}
-	a := &attempt{task: t, member: r.loaded.member(t.Member), number: status.lease.Attempt, base: status.lease.Base, session: status.lease.Session, started: time.Now()}
-	a.dir = filepath.Join(r.home(), fmt.Sprintf("%s.%d", t.ID, a.number))
+	if _, err := r.mayGoOn(ctx); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	a := r.attempt(t, status.lease.Attempt, 0, status.lease.Base, status.lease.Session)
+	r.mu.Unlock()
 	if report.Result != nil {
-		if err := json.NewDecoder(io.LimitReader(report.Result, resultLimit)).Decode(&a.result); err != nil {
+		var result taskResult
+		if err := json.NewDecoder(io.LimitReader(report.Result, resultLimit)).Decode(&result); err != nil {
 			return nil, fault.New(fault.Invalid, "invalid-result", "read the result of task '%s': %w", t.ID, err)
 		}
-		if a.result.SessionID != "" {
-			a.session = a.result.SessionID
-		}
+		a.takeResult(result)
 	}
 	failure := "it was reported as failed"
 	if a.result.Handover != "" && report.Status == "failed" {
@@ -257,20 +267,30 @@ func (r *runner) report(ctx context.Context, report Report) (*Reported, error) {
 // take checks and integrates a commit that was reported.
 func (r *runner) take(ctx context.Context, a *attempt, commit string) (failure string, err error) {
 	r.mu.Lock()
-	tree, err := r.repo.CommitTree(ctx, commit)
+	tree, err := r.reported(ctx, a, commit)
 	if err == nil {
-		r.discard(ctx, a)
+		err = r.stopLeftover(ctx, a)
+	}
+	if err == nil {
+		if exists(a.dir) {
+			r.discard(ctx, a)
+		}
 		err = r.makeWorktree(ctx, a)
 	}
 	r.mu.Unlock()
+	if hasCode(err, artifactMissing) {
+		a.lock.Release()
+		return err.Error(), nil
+	}
 	if err != nil {
-		return "", fault.New(fault.Invalid, "invalid-commit", "take commit %s for task '%s': %w", commit, a.task.ID, err)
+		a.lock.Release()
+		return "", err
 	}
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		a.lock.Release()
-		r.discard(context.WithoutCancel(ctx), a)
+		r.discard(ctx, a)
 	}()
 	r.mu.Lock()
 	own, failure, err := r.measureTree(ctx, a, tree)
@@ -294,6 +314,20 @@ func (r *runner) take(ctx context.Context, a *attempt, commit string) (failure s
 	}
 }
 
+// reported reads the tree of a commit that was reported, which must go on from
+// what was handed out: else it would take back what others did. The caller
+// holds mu.
+func (r *runner) reported(ctx context.Context, a *attempt, commit string) (tree string, err error) {
+	tree, err = r.repo.CommitTree(ctx, commit)
+	if err != nil {
+		return "", fault.New(fault.Invalid, "invalid-commit", "take commit %s for task '%s': %w", commit, a.task.ID, err)
+	}
+	if err := r.repo.Git().Command(ctx, "merge-base", "--is-ancestor", a.base, commit).Run(); err != nil {
+		return "", fault.New(fault.Invalid, "invalid-commit", "take commit %s for task '%s': it does not descend from %s, which was handed out", commit, a.task.ID, a.base)
+	}
+	return tree, nil
+}
+
 // answer journals a failure, hands it back if there are repairs, and ends the
 // run where that was the last task.
 func (r *runner) answer(ctx context.Context, a *attempt, failure string) (*Reported, error) {
@@ -304,7 +338,7 @@ func (r *runner) answer(ctx context.Context, a *attempt, failure string) (*Repor
 		if status.repairs < a.task.Repairs {
 			state, event = Ready, eventReturned
 		}
-		err := r.journal(ctx, EventTask, TaskEvent{Task: a.task.ID, State: event, Attempt: a.number, Session: a.session, Reason: failure, Output: a.output})
+		err := r.journal(ctx, EventTask, TaskEvent{Task: a.task.ID, State: event, Attempt: a.number, Session: a.session, Reason: failure, Output: a.output, Elapsed: r.elapsed()})
 		r.mu.Unlock()
 		if err != nil {
 			return nil, err

@@ -53,27 +53,32 @@ type Planned struct {
 
 // TaskEvent is something that happened to a task.
 type TaskEvent struct {
-	Task     string  `json:"task"`
-	State    string  `json:"state"` // started, leased, done, failed, conflict, killed, returned
-	Attempt  int     `json:"attempt,omitempty"`
-	Member   string  `json:"member,omitempty"`
-	Base     string  `json:"base,omitempty"`
-	Commit   string  `json:"commit,omitempty"`
-	Session  string  `json:"sdk_session_id,omitempty"`
-	Call     bool    `json:"call,omitempty"`   // it counts against the budget
-	Repair   bool    `json:"repair,omitempty"` // a failure was handed back
-	Reason   string  `json:"reason,omitempty"`
-	Output   string  `json:"output,omitempty"` // the end of the command's output
-	Safety   string  `json:"safety,omitempty"` // the commit that keeps half-done work
-	Lease    string  `json:"lease,omitempty"`
-	Deadline string  `json:"deadline,omitempty"` // RFC 3339
-	Elapsed  float64 `json:"elapsed,omitempty"`  // minutes since this runner began
+	Task    string `json:"task"`
+	State   string `json:"state"` // started, leased, checking, done, failed, conflict, killed, returned
+	Attempt int    `json:"attempt,omitempty"`
+	Place   int    `json:"place,omitempty"` // the attempt whose worktree it works in, where that is an earlier one's
+	Member  string `json:"member,omitempty"`
+	Base    string `json:"base,omitempty"`
+	Commit  string `json:"commit,omitempty"`
+	// Checkpoint is the one that makes a task done, which is written after
+	// this: where a crash came between, it is put into the chain later.
+	Checkpoint string  `json:"checkpoint,omitempty"`
+	Session    string  `json:"sdk_session_id,omitempty"`
+	Call       bool    `json:"call,omitempty"`   // it counts against the budget
+	Repair     bool    `json:"repair,omitempty"` // a failure was handed back
+	Reason     string  `json:"reason,omitempty"`
+	Output     string  `json:"output,omitempty"` // the end of the command's output
+	Safety     string  `json:"safety,omitempty"` // the commit that keeps half-done work
+	Lease      string  `json:"lease,omitempty"`
+	Deadline   string  `json:"deadline,omitempty"` // RFC 3339
+	Elapsed    float64 `json:"elapsed,omitempty"`  // minutes since this runner began
 }
 
 // The states of TaskEvent.
 const (
 	eventStarted  = "started"
 	eventLeased   = "leased"
+	eventChecking = "checking"
 	eventDone     = "done"
 	eventFailed   = "failed"
 	eventConflict = "conflict"

@@ -47,10 +47,13 @@ type runner struct {
 	o     Options
 	repo  *refs.Repository
 	begun time.Time
+	spent float64 // minutes that calls before this one took, of one that is told in pieces
 
 	mu     sync.Mutex
 	loaded *Loaded
 	budget error // why no further call may be made
+
+	telling sync.Mutex
 }
 
 // Execute takes hold of a run and does all that can be done now. What is done
@@ -70,7 +73,7 @@ func Execute(ctx context.Context, repo *refs.Repository, o Options) (*Result, er
 	if result, err := r.mayGoOn(ctx); result != nil || err != nil {
 		return result, err
 	}
-	if err := r.clearAway(ctx); err != nil {
+	if err := r.recover(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.status(ctx, notes.Running, ""); err != nil {
@@ -79,6 +82,13 @@ func Execute(ctx context.Context, repo *refs.Repository, o Options) (*Result, er
 	for {
 		if err := r.tasks(ctx); err != nil {
 			return nil, err
+		}
+		// A question may have been answered while others worked.
+		if more, err := r.more(ctx); more || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			continue
 		}
 		again, result, err := r.end(ctx)
 		if err != nil || !again {
@@ -119,11 +129,69 @@ func (r *runner) mayGoOn(ctx context.Context) (*Result, error) {
 
 func (r *runner) say(format string, args ...any) {
 	if r.o.Notify != nil {
+		r.telling.Lock()
+		defer r.telling.Unlock()
 		r.o.Notify(fmt.Sprintf(format, args...))
 	}
 }
 
-func (r *runner) elapsed() float64 { return time.Since(r.begun).Minutes() }
+// elapsed is how long this runner has worked, in minutes.
+func (r *runner) elapsed() float64 { return r.spent + time.Since(r.begun).Minutes() }
+
+// recover finishes, or clears away, what a runner that died left.
+func (r *runner) recover(ctx context.Context) error {
+	if err := r.adopt(ctx); err != nil {
+		return err
+	}
+	return r.clearAway(ctx)
+}
+
+// adopt finishes the change of refs by which a task is done, where a crash came
+// between the notes, which git writes first, and the run's own ref.
+func (r *runner) adopt(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.loaded.Progress.Tasks {
+		if t.last.State != eventDone || t.last.Checkpoint == "" || t.Commit == t.last.Commit {
+			continue
+		}
+		c, err := r.repo.ReadCheckpoint(ctx, t.last.Checkpoint)
+		if err != nil || c.Previous() != r.loaded.Tip.ID {
+			continue // its objects are gone too, or the chain went on without it: it is done again
+		}
+		commit, err := r.repo.ReadCommit(ctx, t.last.Commit)
+		if err != nil {
+			continue
+		}
+		branch := r.loaded.Progress.Planned.Branch
+		at, err := r.repo.Ref(ctx, branch)
+		if err != nil {
+			return err
+		}
+		tx := r.repo.Begin("checkpoint: task " + t.Task + " done")
+		switch {
+		case at == commit.Previous():
+			tx.Set(branch, commit.ID, at)
+		case at == "" || r.repo.Git().Command(ctx, "merge-base", "--is-ancestor", commit.ID, at).Run() != nil:
+			continue // people moved it
+		}
+		tx.Set(refs.RunRef(r.o.Run), c.ID, r.loaded.Tip.ID)
+		if err := tx.Commit(ctx); err != nil {
+			return err
+		}
+		r.say("%s: done (%.12s), as its runner had written down", t.Task, commit.ID)
+		return r.reload(ctx)
+	}
+	return nil
+}
+
+// more says whether something can start that could not before.
+func (r *runner) more(ctx context.Context) (bool, error) {
+	r.mu.Lock()
+	err := r.reload(ctx)
+	r.mu.Unlock()
+	return len(r.ready(nil)) > 0, err
+}
 
 // reload reads the run again. The caller holds mu, or is alone.
 func (r *runner) reload(ctx context.Context) error {
@@ -149,6 +217,7 @@ func (r *runner) write(ctx context.Context, what string, add func(tx *refs.Trans
 		tx := r.repo.Begin("checkpoint: " + what)
 		tip, err := add(tx, by)
 		if err != nil {
+			r.reload(ctx) // what it added to the journal is not to be written with the next
 			return err
 		}
 		if err := r.loaded.book.Commit(ctx, tx, fmt.Sprintf("run %s: %s", r.o.Run, what), by); err != nil {
@@ -159,6 +228,7 @@ func (r *runner) write(ctx context.Context, what string, add func(tx *refs.Trans
 		}
 		err = tx.Commit(ctx)
 		if err != nil && (!errors.Is(err, refs.ErrStale) || attempt == 8) {
+			r.reload(ctx)
 			return err
 		}
 		stale := err
@@ -196,18 +266,39 @@ func (r *runner) afford() error {
 	p := r.loaded.Progress
 	b := p.Planned.Budget
 	now := *p
-	if spent := r.elapsed(); b.MaxMinutes > 0 {
-		now.Minutes = max(now.Minutes, spent)
-	}
+	now.Minutes = p.earlier + r.elapsed()
 	if b.left(&now) {
 		return nil
 	}
-	r.budget = fault.New(fault.Negative, "budget-spent", "the budget is spent: %d calls, %.1f minutes", p.Calls, now.Minutes)
+	r.budget = spentError(p.Calls, now.Minutes)
 	return r.budget
+}
+
+func spentError(calls int, minutes float64) error {
+	spent := "1 call"
+	if calls != 1 {
+		spent = fmt.Sprintf("%d calls", calls)
+	}
+	return fault.New(fault.Negative, budgetSpent, "the budget is spent: %s, %.1f minutes", spent, minutes)
+}
+
+// whilePaid returns a context that ends when the budget of minutes does.
+func (r *runner) whilePaid(ctx context.Context) (context.Context, context.CancelFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.loaded.Progress
+	most := float64(p.Planned.Budget.MaxMinutes)
+	if most == 0 {
+		return ctx, func() {}
+	}
+	left := time.Duration((most - p.earlier - r.elapsed()) * float64(time.Minute))
+	return context.WithTimeoutCause(ctx, max(left, 0), spentError(p.Calls, most))
 }
 
 // tasks executes until nothing is running and nothing more can start.
 func (r *runner) tasks(ctx context.Context) error {
+	ctx, stop := r.whilePaid(ctx)
+	defer stop()
 	jobs := max(r.o.Jobs, 1)
 	running := map[string]bool{}
 	ended := make(chan taskEnd)
@@ -236,6 +327,12 @@ func (r *runner) tasks(ctx context.Context) error {
 	}
 	if failure != nil {
 		return failure
+	}
+	if cause := context.Cause(ctx); hasCode(cause, budgetSpent) {
+		r.mu.Lock()
+		r.budget = cause
+		r.mu.Unlock()
+		return nil
 	}
 	if ctx.Err() != nil {
 		return fault.New(fault.Fatal, "interrupted", "run '%s' was interrupted", r.o.Run).
@@ -269,7 +366,7 @@ func (r *runner) ready(running map[string]bool) []string {
 // or waiting. again means that a rejection was handed back as a repair.
 func (r *runner) end(ctx context.Context) (again bool, result *Result, err error) {
 	r.mu.Lock()
-	var failed, waiting string
+	var failed, waiting, leased string
 	open := false
 	for _, t := range r.loaded.Progress.Tasks {
 		switch t.State {
@@ -280,6 +377,9 @@ func (r *runner) end(ctx context.Context) (again bool, result *Result, err error
 		case Done, Retained, Skipped:
 		default:
 			open = true
+			if t.last.State == eventLeased {
+				leased = fmt.Sprintf("task '%s' is handed out until %s", t.Task, t.last.Deadline)
+			}
 		}
 	}
 	budget := r.budget
@@ -291,6 +391,9 @@ func (r *runner) end(ctx context.Context) (again bool, result *Result, err error
 		result, err = r.conclude(ctx, notes.Waiting, fmt.Sprintf("task '%s' asked a question", waiting))
 	case failed != "":
 		result, err = r.conclude(ctx, notes.Failed, failed)
+	case leased != "":
+		return false, nil, fault.New(fault.Conflict, "task-leased", "run '%s' cannot go on: %s", r.o.Run, leased).
+			WithHint("git checkpoint report %s tells what became of it; after that time git checkpoint resume %s does it", r.o.Run, r.o.Run)
 	case open:
 		return false, nil, fault.New(fault.Fatal, "stuck", "run '%s' has tasks that can neither start nor fail", r.o.Run)
 	default:

@@ -1,6 +1,7 @@
 package rerun
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/notes"
@@ -37,7 +38,9 @@ type TaskStatus struct {
 	Question string  `json:"question,omitempty"`
 
 	last     TaskEvent
+	checking bool // since the last event
 	repairs  int
+	handed   string     // why it is to be done again; empty: it is not
 	answered []Question // what was asked and answered, in order
 	lease    TaskEvent
 }
@@ -69,6 +72,7 @@ type Progress struct {
 
 	Deliveries map[string]Delivery // the newest of each task
 	at         map[string]int
+	earlier    float64 // minutes of the runners before the last one
 }
 
 // Task returns the status of a task.
@@ -133,7 +137,7 @@ func (p *Progress) replay(lines []notes.Line) error {
 			err = l.Decode(&s)
 			spent(s.Elapsed)
 			if s.Status == notes.Running {
-				p.Minutes, session = p.Minutes+session, 0
+				p.earlier, session = p.earlier+session, 0
 			}
 			p.Status = s.Status
 		case EventPlanned:
@@ -170,7 +174,7 @@ func (p *Progress) replay(lines []notes.Line) error {
 			return err
 		}
 	}
-	p.Minutes += session
+	p.Minutes = p.earlier + session
 	return nil
 }
 
@@ -180,6 +184,10 @@ func (p *Progress) taskEvent(e TaskEvent) {
 	}
 	t := p.Task(e.Task)
 	if t == nil {
+		return
+	}
+	t.checking = e.State == eventChecking
+	if t.checking {
 		return
 	}
 	t.last = e
@@ -196,6 +204,10 @@ func (p *Progress) taskEvent(e TaskEvent) {
 		}
 	case eventFailed:
 		t.Reason = e.Reason
+	case eventReturned:
+		t.handed = cmp.Or(e.Reason, "it was handed back")
+	case eventDone:
+		t.handed = ""
 	}
 }
 
@@ -230,17 +242,11 @@ func (p *Progress) question(event string, q Question) {
 
 // settle decides a task's state, as far as it does not depend on others.
 func (p *Progress) settle(t *TaskStatus, h History) {
-	if s, ok := h.Done[t.Task]; ok {
+	// One that a review handed back is worked on again, until it is done anew.
+	if s, ok := h.Done[t.Task]; ok && t.handed == "" {
 		t.State, t.Commit = Done, s.Commit
 		if !h.Own[t.Task] {
 			t.Source = &s
-		}
-		// A rejected review hands it back: it is worked on again.
-		switch {
-		case t.last.State == eventReturned:
-			t.State = Pending
-		case t.last.State == eventStarted && h.Live, t.last.State == eventLeased && leaseLives(t.last, h.Now):
-			t.State = Running
 		}
 		return
 	}
@@ -253,10 +259,11 @@ func (p *Progress) settle(t *TaskStatus, h History) {
 		t.State = Waiting
 	case t.last.State == eventFailed:
 		t.State = Failed
-	case t.last.State == eventStarted && h.Live:
+	case t.last.State == eventStarted && h.Live, t.last.State == eventLeased && leaseLives(t.last, h.Now):
 		t.State = Running
-	case t.last.State == eventLeased && leaseLives(t.last, h.Now):
-		t.State = Running
+		if t.checking && h.Live {
+			t.State = Checking
+		}
 	}
 }
 
@@ -277,6 +284,23 @@ func good(list []Evidence, tree, digest, subject string) *Evidence {
 		}
 	}
 	return nil
+}
+
+// left is what is left of the budget; nil where it has no bound.
+func (p *Progress) left(elapsed float64) *Left {
+	b, left := p.Planned.Budget, &Left{}
+	if n := b.Calls(); n > 0 {
+		calls := max(n-p.Calls, 0)
+		left.Calls = &calls
+	}
+	if b.MaxMinutes > 0 {
+		minutes := max(float64(b.MaxMinutes)-p.earlier-elapsed, 0)
+		left.Minutes = &minutes
+	}
+	if left.Calls == nil && left.Minutes == nil {
+		return nil
+	}
+	return left
 }
 
 // left says whether a budget allows one more call.

@@ -23,10 +23,10 @@ type Spec struct {
 	Line    string   // for sh -c
 	Dir     string   // where it runs
 	Env     []string // added to the environment, from which all GIT_ variables of location are taken out
-	Log     string   // a file that gets standard output and error, the first LogLimit bytes
+	Log     string   // a file that gets the line, and standard output and error, the first LogLimit bytes
 	Timeout time.Duration
-	Hold    *os.File        // stays open in the command and its children; see internal/lock
-	Started func(group int) // told the process group before the command can have done anything of note
+	Hold    *os.File // stays open in the command and its children, where the system can do that; see internal/lock
+	Group   string   // a file that gets the process group, before the command does anything; empty: none
 }
 
 // LogLimit is how much of a command's output is kept, in bytes.
@@ -44,6 +44,9 @@ type Result struct {
 	Took     time.Duration
 }
 
+// ErrNoShell is for a system without a shell that understands `sh -c`.
+var ErrNoShell = errors.New("the commands of a plan are for 'sh -c', and no 'sh' is on the PATH")
+
 // OK says whether the command succeeded.
 func (r Result) OK() bool { return r.Exit == 0 }
 
@@ -56,14 +59,11 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 		return Result{Exit: -1}, fmt.Errorf("run a command: %w", err)
 	}
 	defer log.Close()
-	sink := &sink{log: log, left: LogLimit, both: tail{limit: TailLimit}, stdout: tail{limit: TailLimit}}
-	cmd := exec.Command("sh", "-c", s.Line)
+	head, _ := fmt.Fprintf(log, "$ %s\n", s.Line)
+	sink := &sink{log: log, left: LogLimit - head, both: tail{limit: TailLimit}, stdout: tail{limit: TailLimit}}
+	cmd := shell(s)
 	cmd.Dir = s.Dir
 	cmd.Env = append(environment(os.Environ()), s.Env...)
-	if s.Hold != nil {
-		cmd.ExtraFiles = []*os.File{s.Hold}
-	}
-	ownGroup(cmd)
 	streams, err := connect(cmd, sink)
 	if err != nil {
 		return Result{Exit: -1}, fmt.Errorf("start a command: %w", err)
@@ -73,10 +73,10 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	streams.started()
 	if err != nil {
 		streams.finish()
+		if errors.Is(err, exec.ErrNotFound) {
+			return Result{Exit: -1}, ErrNoShell
+		}
 		return Result{Exit: -1}, fmt.Errorf("start a command: %w", err)
-	}
-	if s.Started != nil {
-		s.Started(cmd.Process.Pid)
 	}
 	result, err := wait(ctx, cmd, s.Timeout)
 	streams.finish()
@@ -182,6 +182,22 @@ func (t *tail) String() string {
 	if len(data) > t.limit {
 		data = data[len(data)-t.limit:]
 	}
+	return strings.ToValidUTF8(string(data), "\uFFFD")
+}
+
+// ReadTail returns the end of a file, at most limit bytes of it; nothing where
+// it cannot be read.
+func ReadTail(path string, limit int64) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	data, _ := io.ReadAll(io.NewSectionReader(f, max(info.Size()-limit, 0), limit))
 	return strings.ToValidUTF8(string(data), "\uFFFD")
 }
 

@@ -7,7 +7,9 @@ import (
 	"os/exec"
 )
 
-func ownGroup(*exec.Cmd) {}
+// shell makes the call of a command. There are no process groups here, and
+// files cannot be handed on.
+func shell(s Spec) *exec.Cmd { return exec.Command("sh", "-c", s.Line) }
 
 func endGroup(pid int) { killGroup(pid) }
 

@@ -3,12 +3,26 @@
 package command
 
 import (
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
 )
 
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// shell makes the call of a command, in a process group of its own. The group
+// is written down by the shell itself, so that there is no moment at which the
+// command runs and a later process of ours could not find it.
+func shell(s Spec) *exec.Cmd {
+	cmd := exec.Command("sh", "-c", s.Line)
+	if s.Group != "" {
+		cmd = exec.Command("sh", "-c", `echo $$ >"$0"; exec sh -c "$1"`, s.Group, s.Line)
+	}
+	if s.Hold != nil {
+		cmd.ExtraFiles = []*os.File{s.Hold}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
 
 func endGroup(pid int) { syscall.Kill(-pid, syscall.SIGTERM) }
 
