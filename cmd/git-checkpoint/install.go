@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-checkpoint/git-checkpoint/internal/agent"
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/install"
@@ -15,21 +16,27 @@ import (
 func installCommand() *command {
 	return &command{
 		name:     "install",
-		summary:  "make every commit a checkpoint, by git's hooks",
-		synopsis: []string{"[--dry-run] [--json]"},
+		summary:  "make every commit, or every turn of an agent, a checkpoint",
+		synopsis: []string{"[--dry-run] [--json]", "--agent claude|codex|gemini [--user] [--dry-run] [--json]"},
 		description: `Puts the hooks post-commit and pre-push in place where git looks for them. From then on every commit is a checkpoint, and a push saves what has changed first. They never make a commit or a push fail; with GIT_CHECKPOINT_SKIP=1 in the environment they do nothing, and git checkpoint config auto_checkpoint says whether they are switched off.
 
 A hook that is there is kept beside ours and called first, with the same arguments and standard input, and its exit code counts. From git 2.54 on the hooks are configured by name instead, and no file is touched.
 
-A folder of hooks that husky or lefthook writes, that is part of the project (core.hooksPath), or that all your repositories share, is left alone, as is a hook that pre-commit has written: then the line to add, and where, is printed. Installing again changes nothing.`,
-		flags: []cli.Flag{
+A folder of hooks that husky or lefthook writes, that is part of the project (core.hooksPath), or that all your repositories share, is left alone, as is a hook that pre-commit has written: then the line to add, and where, is printed. Installing again changes nothing.
+
+With --agent it adds hooks to the settings of a coding agent instead, and keeps all else that is there: in .claude/settings.local.json, .codex/hooks.json or .gemini/settings.json of the project, or with --user in the home directory. From then on a session is a run, and a turn that changes something a checkpoint.`,
+		flags: append(agentFlags(),
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "only say what would be done"},
-		},
+		),
 		examples: []example{
 			{"git checkpoint install", "install the hooks"},
 			{"git checkpoint install --dry-run", "see first what it would do"},
+			{"git checkpoint install --agent claude", "make every turn of Claude Code a checkpoint"},
 		},
 		run: func(c *call) error {
+			if done, err := c.forAgent("installed", agent.Settings.InstallOr); done {
+				return err
+			}
 			program, err := install.Program()
 			if err != nil {
 				return err
@@ -45,17 +52,20 @@ func uninstallCommand() *command {
 	return &command{
 		name:     "uninstall",
 		summary:  "take the hooks away that install put in place",
-		synopsis: []string{"[--dry-run] [--json]"},
+		synopsis: []string{"[--dry-run] [--json]", "--agent claude|codex|gemini [--user] [--dry-run] [--json]"},
 		description: `Takes away what git checkpoint install did: what was there before is as it was, byte for byte. Checkpoints stay.
 
 A hook of ours that somebody has changed since, or another one in its place, is left alone, which is said, and the exit code is 3.`,
-		flags: []cli.Flag{
+		flags: append(agentFlags(),
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "only say what would be done"},
-		},
+		),
 		examples: []example{
 			{"git checkpoint uninstall", "stop making checkpoints by hooks"},
 		},
 		run: func(c *call) error {
+			if done, err := c.forAgent("removed", agent.Settings.UninstallOr); done {
+				return err
+			}
 			return c.installing(func(repo *git.Repo) ([]install.Result, error) {
 				return install.Uninstall(c.ctx, repo, c.flags.Bool("dry-run"))
 			})

@@ -16,7 +16,7 @@ func planCommand() *command {
 	return &command{
 		name:     "plan",
 		summary:  "check a plan, or show what it consists of",
-		synopsis: []string{"check FILE [--json]", "show FILE [--json]"},
+		synopsis: []string{"check|show FILE [--json]"},
 		description: `plan check tells everything that is wrong with a plan at once, each with its line: what is no TOML, unknown keys, wrong types and values, ids that are taken or unknown, artifacts that no task or two produce, a reviewer who is an author, tasks that wait for themselves or for each other. Nothing is run.
 
 plan show draws the tasks, each after those that it depends on, with what it waits for and what it produces.

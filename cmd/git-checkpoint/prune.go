@@ -27,7 +27,7 @@ It also removes the worktrees of tasks whose run has ended, and notes that belon
 		flags: []cli.Flag{
 			&cli.StringFlag{Name: "older-than", Usage: "drop runs whose last checkpoint is older than `AGE`: 12h, 30d, 8w"},
 			&cli.IntFlag{Name: "keep", Usage: "drop all but the newest `N` runs"},
-			&cli.StringSliceFlag{Name: "status", Usage: "drop runs that are `STATUS`: completed, failed, stopped, archived, …"},
+			&cli.StringSliceFlag{Name: "status", Usage: "drop runs that are `STATUS`: completed, failed, stopped, archived and so on"},
 			&cli.StringFlag{Name: "max-size", Usage: "drop the oldest runs until what runs alone hold is at most `SIZE`: 500m, 2g"},
 			&cli.StringFlag{Name: "safety", Usage: "drop undo's checkpoints that are older than `AGE`"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "only tell what would be dropped, and what each run costs"},

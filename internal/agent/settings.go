@@ -73,7 +73,10 @@ func timeout(agent string) int {
 
 // Install adds our hooks to the settings and keeps all else, order, comments
 // and white space too. changed is false where they were there already.
-func (s Settings) Install() (changed bool, err error) {
+func (s Settings) Install() (changed bool, err error) { return s.InstallOr(false) }
+
+// InstallOr is Install, or with dryRun only tells what it would do.
+func (s Settings) InstallOr(dryRun bool) (changed bool, err error) {
 	old, err := os.ReadFile(s.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, s.failed("read", err)
@@ -82,12 +85,18 @@ func (s Settings) Install() (changed bool, err error) {
 	if err != nil || bytes.Equal(now, old) {
 		return false, err
 	}
+	if dryRun {
+		return true, nil
+	}
 	return true, s.write(now)
 }
 
 // Uninstall takes our hooks out of the settings. A file that holds nothing
 // else then is removed.
-func (s Settings) Uninstall() (changed bool, err error) {
+func (s Settings) Uninstall() (changed bool, err error) { return s.UninstallOr(false) }
+
+// UninstallOr is Uninstall, or with dryRun only tells what it would do.
+func (s Settings) UninstallOr(dryRun bool) (changed bool, err error) {
 	old, err := os.ReadFile(s.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -99,14 +108,17 @@ func (s Settings) Uninstall() (changed bool, err error) {
 	if err != nil || bytes.Equal(now, old) {
 		return false, err
 	}
-	if now == nil {
-		if err := os.Remove(s.File); err != nil {
-			return false, s.failed("remove", err)
-		}
-		os.Remove(filepath.Dir(s.File)) // if it was made for this
+	switch {
+	case dryRun:
 		return true, nil
+	case now != nil:
+		return true, s.write(now)
 	}
-	return true, s.write(now)
+	if err := os.Remove(s.File); err != nil {
+		return false, s.failed("remove", err)
+	}
+	os.Remove(filepath.Dir(s.File)) // if it was made for this
+	return true, nil
 }
 
 func (s Settings) failed(what string, err error) error {
