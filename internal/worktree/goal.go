@@ -1,0 +1,354 @@
+package worktree
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+	"github.com/git-checkpoint/git-checkpoint/internal/restore"
+	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
+	"github.com/git-checkpoint/git-checkpoint/notes"
+	"github.com/git-checkpoint/git-checkpoint/refs"
+)
+
+// goal is the state that an operation goes to.
+type goal struct {
+	checkpoint *refs.Checkpoint
+	files      restore.Target
+	state      *snapshot.IndexState
+	skipped    map[string]bool // what the checkpoint did not take
+	force      []string        // what may be on disk by the operation that is taken back
+}
+
+func (w *Worktree) goal(ctx context.Context, op *operation) (*goal, error) {
+	c, err := w.repo.ReadCommit(ctx, op.Target)
+	if err != nil {
+		return nil, err
+	}
+	g := &goal{checkpoint: c}
+	if g.files.Files, err = snapshot.ListTree(ctx, w.git, c.Tree); err != nil {
+		return nil, err
+	}
+	g.files.Raw = op.targetRaw
+	var indexTree, headTree string
+	if c.Index != "" {
+		if indexTree, err = w.repo.CommitTree(ctx, c.Index); err != nil {
+			return nil, err
+		}
+	} else if c.Head != "" {
+		if headTree, err = w.repo.CommitTree(ctx, c.Head); err != nil {
+			return nil, err
+		}
+	}
+	if g.state, err = snapshot.ReadIndexTree(ctx, w.git, w.repo.Objects(), indexTree, headTree); err != nil {
+		return nil, err
+	}
+	if c.Kind == "" {
+		if err := w.keepSparse(ctx, g); err != nil {
+			return nil, err
+		}
+	}
+	g.files.Absent = g.state.Absent
+	if g.skipped, err = w.skippedBy(ctx, c, op); err != nil {
+		return nil, err
+	}
+	// What another restore un-ignored is no part of any checkpoint yet.
+	g.files.Leave = maps.Clone(g.skipped)
+	for p := range w.unignored() {
+		g.files.Leave[p] = true
+	}
+	if g.files.Gone, err = w.goneBefore(ctx, op); err != nil {
+		return nil, err
+	}
+	for p, gone := range g.files.Gone {
+		if gone {
+			g.force = append(g.force, p)
+		}
+	}
+	// What was tracked and not on disk then is deleted, even where it is
+	// ignored now, and so in no snapshot unless asked for.
+	for _, e := range g.state.Index.Entries {
+		g.files.Gone[e.Path] = true
+		if !has(g.files.Files, e.Path) {
+			g.force = append(g.force, e.Path)
+		}
+	}
+	return g, nil
+}
+
+// goneBefore are the paths that an operation which is taken back now may have
+// written where nothing was. Whatever stood in its way is in its safety
+// checkpoint, so what is not in there was not on disk, ignored as it may be.
+func (w *Worktree) goneBefore(ctx context.Context, op *operation) (map[string]bool, error) {
+	target := cmp.Or(op.Reverses, op.RolledBack)
+	if target == "" {
+		return map[string]bool{}, nil
+	}
+	tree, err := w.repo.CommitTree(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := snapshot.ListTree(ctx, w.git, tree)
+	if err != nil {
+		return nil, err
+	}
+	only := make(map[string]bool, len(op.wrote))
+	for _, p := range op.wrote {
+		only[p] = true
+	}
+	gone := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		gone[e.Path] = len(only) == 0 || only[e.Path]
+	}
+	for _, p := range op.leave {
+		delete(gone, p)
+	}
+	return gone, nil
+}
+
+// keepSparse leaves out of a plain commit what the user's sparse checkout
+// leaves out.
+func (w *Worktree) keepSparse(ctx context.Context, g *goal) error {
+	user, err := snapshot.ReadUserIndex(ctx, w.git)
+	if err != nil {
+		return err
+	}
+	look := snapshot.NewLstat(w.git)
+	skip := map[string]bool{}
+	for _, e := range user.Entries {
+		if !e.SkipWorktree {
+			continue
+		}
+		if fi, err := look.Get(e.Path); err == nil && fi == nil {
+			skip[e.Path] = true
+		}
+	}
+	for i := range g.state.Index.Entries {
+		e := &g.state.Index.Entries[i]
+		if skip[e.Path] {
+			e.SkipWorktree = true
+			g.state.Absent[e.Path] = true
+		}
+	}
+	return nil
+}
+
+// skippedBy reads which files a checkpoint did not take.
+func (w *Worktree) skippedBy(ctx context.Context, c *refs.Checkpoint, op *operation) (map[string]bool, error) {
+	leave := map[string]bool{}
+	for _, p := range op.leave {
+		leave[p] = true
+	}
+	if c.Run == "" {
+		return leave, nil
+	}
+	book, err := notes.OpenBook(ctx, w.repo, c.Run)
+	if err != nil {
+		return nil, err
+	}
+	record, err := book.Record(ctx, c.ID)
+	if err != nil || record.Skipped == nil {
+		return leave, err
+	}
+	list, err := decodeSkips(record.Skipped)
+	if err != nil {
+		return nil, fault.New(fault.Integrity, "record-damaged", "read what checkpoint %s skipped: %w", c.ID, err)
+	}
+	for _, s := range list {
+		leave[s.Path] = true
+	}
+	return leave, nil
+}
+
+// plan takes the snapshot that becomes the safety checkpoint, together with
+// all that stands in the way, and compares it with the goal.
+func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*captured, *restore.Plan, error) {
+	options := w.options()
+	options.Exact = true
+	var err error
+	if options.Key, err = w.repo.Ref(ctx, w.localRef(indexName)); err != nil {
+		return nil, nil, err
+	}
+	if g.files.Interrupted, err = w.interruptedPaths(ctx, s.resumes); err != nil {
+		return nil, nil, err
+	}
+	leftovers := restore.Leftovers(w.git, g.files.Interrupted)
+	options.Force = slices.Concat(g.files.Interrupted, leftovers, g.force)
+	now, err := w.capture(ctx, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	discard := func(err error) (*captured, *restore.Plan, error) {
+		now.snap.Discard()
+		return nil, nil, err
+	}
+	if len(s.pathspecs)+len(op.Paths) == 0 { // of some paths, the operation stays as it is
+		if err := compatible(op, now.op, g.state.Operation); err != nil {
+			return discard(err)
+		}
+	}
+	if len(s.pathspecs) > 0 {
+		if op.Paths, err = w.matching(ctx, s.pathspecs, now, g); err != nil {
+			return discard(err)
+		}
+	}
+	if len(op.Paths) > 0 {
+		op.Paths = limit(g, now, op.Paths)
+	}
+	obstacles, err := restore.Obstacles(w.git, g.files, now.snap)
+	if err != nil {
+		return discard(err)
+	}
+	if len(obstacles) > 0 {
+		now.snap.Discard()
+		options.Force = append(options.Force, obstacles...)
+		if now, err = w.capture(ctx, options); err != nil {
+			return nil, nil, err
+		}
+		if len(op.Paths) > 0 {
+			op.Paths = limit(g, now, append(op.Paths, obstacles...))
+		}
+	}
+	if s.resumes != nil {
+		if err := w.leaveNew(ctx, g, now, s.resumes, leftovers); err != nil {
+			return discard(err)
+		}
+	}
+	plan, err := restore.Prepare(ctx, w.git, w.repo.Objects(), g.files, now.snap)
+	if err != nil {
+		return discard(err)
+	}
+	return now, plan, nil
+}
+
+// interruptedPaths are the paths that a killed operation may have written:
+// they are on disk because of it, ignored as they may be.
+func (w *Worktree) interruptedPaths(ctx context.Context, op *operation) ([]string, error) {
+	if op == nil {
+		return nil, nil
+	}
+	limited := make(map[string]bool, len(op.Paths))
+	for _, p := range op.Paths {
+		limited[p] = true
+	}
+	var paths []string
+	for _, id := range append([]string{op.Target, op.Safety}, op.HalfDone...) {
+		tree, err := w.repo.CommitTree(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		entries, err := snapshot.ListTree(ctx, w.git, tree)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.Mode != index.ModeGitlink && (len(limited) == 0 || limited[e.Path]) {
+				paths = append(paths, e.Path)
+			}
+		}
+	}
+	return paths, nil
+}
+
+// leaveNew keeps what neither the safety checkpoint of a killed operation nor
+// its target holds: it was ignored when the operation began and is not any
+// more, or somebody made it since, so undo would not bring it back. What
+// stands in the way has to go; the half-done state holds it.
+func (w *Worktree) leaveNew(ctx context.Context, g *goal, now *captured, op *operation, leftovers []string) error {
+	known := map[string]bool{}
+	for _, p := range leftovers {
+		known[p] = true
+	}
+	for _, id := range []string{op.Safety, op.Target, op.RolledBack} {
+		if id == "" {
+			continue
+		}
+		tree, err := w.repo.CommitTree(ctx, id)
+		if err != nil {
+			return err
+		}
+		entries, err := snapshot.ListTree(ctx, w.git, tree)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			known[e.Path] = true
+		}
+	}
+	wanted := map[string]bool{} // the goal's paths, and the directories above them
+	for _, e := range g.files.Files {
+		for p := e.Path; p != "." && !wanted[p]; p = path.Dir(p) {
+			wanted[p] = true
+		}
+	}
+	leave := maps.Clone(g.files.Leave)
+	if leave == nil {
+		leave = map[string]bool{}
+	}
+	for _, e := range now.snap.Files.Entries {
+		if known[e.Path] || wanted[e.Path] || leave[e.Path] {
+			continue
+		}
+		free := true
+		for dir := path.Dir(e.Path); dir != "." && free; dir = path.Dir(dir) {
+			free = !has(g.files.Files, dir)
+		}
+		if free {
+			leave[e.Path] = true
+			w.warn("left '%s' alone: it was not there to be saved when the %s began", e.Path, op.Kind)
+		}
+	}
+	g.files.Leave = leave
+	return nil
+}
+
+// has says whether a path is in a sorted list of entries.
+func has(entries []index.Entry, p string) bool {
+	_, ok := slices.BinarySearchFunc(entries, p, func(e index.Entry, p string) int { return strings.Compare(e.Path, p) })
+	return ok
+}
+
+// compatible refuses to restore out of, or into, an operation of several
+// steps: its own files are not saved.
+func compatible(op *operation, now, then *snapshot.Operation) error {
+	several := func(op *snapshot.Operation) bool { return op.Kind != "" && !op.Single }
+	same := now.Kind == then.Kind && now.Identity == then.Identity
+	switch {
+	case several(now) && !same:
+		return fault.New(fault.Conflict, "operation-in-progress", "%s is under way, and the checkpoint is not of it", underWay(now.Kind)).
+			WithHint("finish it or give it up first: %s", endHint(now.Kind))
+	case several(now) && op.After.Branch != op.Before.Branch:
+		return fault.New(fault.Conflict, "operation-in-progress", "%s is under way, which a change of branch would break", underWay(now.Kind)).
+			WithHint("finish it or give it up first: %s", endHint(now.Kind))
+	case several(then) && !same:
+		return fault.New(fault.Conflict, "operation-over", "the checkpoint was made during %s that is not under way now", underWay(then.Kind)).
+			WithHint("git checkpoint diff shows it; restore -- <path> takes single files from it")
+	}
+	return nil
+}
+
+// underWay names an operation with its article.
+func underWay(kind string) string {
+	switch kind {
+	case snapshot.Am:
+		return "an am"
+	case snapshot.Sequence:
+		return "a sequence of picks"
+	}
+	return "a " + kind
+}
+
+func endHint(kind string) string {
+	switch kind {
+	case snapshot.Bisect:
+		return "git bisect reset"
+	case snapshot.Sequence:
+		return "git cherry-pick --abort or git revert --abort"
+	}
+	return "git " + kind + " --abort or --continue"
+}
