@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"os"
 	"strings"
@@ -73,7 +72,7 @@ func runRun(c *call) error {
 	return c.in(func(w *worktree.Worktree) error {
 		run, err := w.BeginPlan(c.ctx, request)
 		if err != nil {
-			return planFault(c.args[0], err)
+			return inFile(err, c.args[0])
 		}
 		if c.flags.Bool("no-start") {
 			return c.begun(run)
@@ -107,16 +106,6 @@ func (c *call) readFile(name string) ([]byte, error) {
 		return nil, fault.New(fault.Invalid, "unreadable-file", "read %s: %w", output.Quoted(name), err)
 	}
 	return data, nil
-}
-
-// planFault names the file in front of a plan's faults.
-func planFault(file string, err error) error {
-	var p *rerun.PlanError
-	if !errors.As(err, &p) {
-		return err
-	}
-	return fault.New(fault.Invalid, "invalid-plan", "plan %s: %s", output.Quoted(file), strings.ReplaceAll(p.Error(), "\n", "; ")).
-		WithHint("git checkpoint plan check %s lists its faults", output.Quoted(file))
 }
 
 // progress tells people what happens, on standard error.
