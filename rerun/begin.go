@@ -106,8 +106,21 @@ func begin(ctx context.Context, repo *refs.Repository, n NewPlanned, plan *Plan)
 	return run, tx.Commit(ctx)
 }
 
+// freeBranch is the full name of a branch that can be made. One that exists,
+// or that a branch above it keeps from being made, is ErrConflict.
 func freeBranch(ctx context.Context, repo *refs.Repository, name string) (string, error) {
 	branch := "refs/heads/" + name
+	for i, c := range name {
+		if c != '/' {
+			continue
+		}
+		if id, err := repo.Ref(ctx, "refs/heads/"+name[:i]); err != nil {
+			return "", err
+		} else if id != "" {
+			return "", fault.New(fault.Conflict, "branch-exists", "branch '%s' cannot be made: there is a branch '%s'", name, name[:i]).
+				WithHint("git config checkpoint.branchPrefix chooses where branches of runs are")
+		}
+	}
 	id, err := repo.Ref(ctx, branch)
 	if err == nil && id != "" {
 		err = fault.New(fault.Conflict, "branch-exists", "a branch named '%s' exists, and the run needs it", name).

@@ -86,11 +86,11 @@ func openSource(ctx context.Context, repo *refs.Repository, run string) (*source
 	case busy != "":
 		return nil, fault.New(fault.Conflict, "source-busy", "run '%s' is not idle: it is held by %s", run, busy).
 			WithHint("wait for it to end, or stop it")
+	case l.Progress.Rejected:
+		return nil, fault.New(fault.Conflict, "plan-not-accepted", "the plan of run '%s' was rejected", run)
 	case l.held():
 		return nil, fault.New(fault.Conflict, "plan-not-accepted", "the plan of run '%s' was not accepted yet", run).
 			WithHint("git checkpoint approve %s accepts it", run)
-	case l.Progress.Rejected:
-		return nil, fault.New(fault.Conflict, "plan-not-accepted", "the plan of run '%s' was rejected", run)
 	case l.Progress.Status == notes.Waiting:
 		return nil, fault.New(fault.Conflict, "source-waiting", "run '%s' waits for an answer", run).
 			WithHint("answer it and resume, or rewind it")

@@ -73,7 +73,9 @@ func (c *call) decided(what string, do func(context.Context, *refs.Repository, r
 			return nil
 		}
 		c.Printf("run '%s': %s\n", c.args[0], what)
-		c.Hint("git checkpoint resume %s goes on", c.args[0])
+		if what != "rejected" {
+			c.Hint("git checkpoint resume %s goes on", c.args[0])
+		}
 		return nil
 	})
 }
