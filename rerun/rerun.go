@@ -343,7 +343,7 @@ func lockSource(ctx context.Context, repo *refs.Repository, run, digest string) 
 	}
 	file := filepath.Join(repo.Git().CommonDir, "checkpoint", "rerun", run)
 	deadline := time.Now().Add(shareWait)
-	stranger := ""
+	stranger, waiting := "", false
 	for {
 		l, err := lock.Acquire(ctx, file, "rerun "+digest, 0)
 		var held *lock.HeldError
@@ -363,6 +363,10 @@ func lockSource(ctx context.Context, repo *refs.Repository, run, digest string) 
 		}
 		if time.Now().After(deadline) {
 			return nil, overlaps(run)
+		}
+		if !waiting {
+			git.Trace("wait for the same rerun of run '%s'", run)
+			waiting = true
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
