@@ -136,11 +136,13 @@ func (c *call) shareWithPush(w *worktree.Worktree) error {
 		return fault.New(fault.Fatal, "io", "read what is pushed: %w", err)
 	}
 	r, err := w.ShareWithPush(c.ctx, c.arg(0), string(pushed))
-	if err != nil || r == nil {
-		return err
-	}
-	if len(r.Refused) > 0 {
-		c.Warning("'%s' refused %s of checkpoints, first %s: %s", r.Remote, count(len(r.Refused), "ref", "refs"), r.Refused[0].Ref, r.Refused[0].Reason)
+	switch {
+	case err != nil:
+		c.Warning("checkpoints were not shared: %v", err)
+	case r != nil && len(r.Refused) > 0:
+		c.Warning("'%s' refused %s of checkpoints, first %s: %s", output.Text(r.Remote), count(len(r.Refused), "ref", "refs"), r.Refused[0].Ref, output.Text(r.Refused[0].Reason))
+	case r != nil && len(r.Left) > 0:
+		c.Warning("%s of checkpoints could not be merged, first %s: %s", count(len(r.Left), "ref", "refs"), r.Left[0].Ref, output.Text(r.Left[0].Reason))
 	}
 	return nil
 }

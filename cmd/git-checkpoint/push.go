@@ -105,16 +105,23 @@ func (c *call) shared(r *share.Result) error {
 		for _, run := range r.Pushed {
 			c.Printf("sent run '%s'\n", run)
 		}
-		if len(r.Pulled)+len(r.Pushed)+len(r.Diverged)+len(r.Refused) == 0 {
+		if len(r.Pulled)+len(r.Pushed)+len(r.Diverged)+len(r.Refused)+len(r.Left) == 0 {
 			c.Printf("'%s' is up to date\n", output.Text(r.Remote))
 		}
 	}
 	for _, f := range r.Refused {
-		c.Warning("'%s' refused %s: %s", r.Remote, f.Ref, f.Reason)
+		c.Warning("'%s' refused %s: %s", output.Text(r.Remote), f.Ref, output.Text(f.Reason))
+	}
+	for _, f := range r.Left {
+		c.Warning("%s stays as it is: %s", f.Ref, output.Text(f.Reason))
 	}
 	if len(r.Refused) > 0 {
 		return fault.New(fault.Conflict, "refused", "'%s' refused %s", output.Text(r.Remote), count(len(r.Refused), "ref", "refs")).
 			WithHint("the server may hide or forbid refs below refs/checkpoints and refs/notes; checkpoint.push.remote names another place for them")
+	}
+	if len(r.Left) > 0 {
+		return fault.New(fault.Conflict, "not-merged", "%s of '%s' could not be merged; all else was", count(len(r.Left), "ref", "refs"), output.Text(r.Remote)).
+			WithHint("git checkpoint verify tells what is damaged here; a run that differs by case from another is taken once one of them has another name")
 	}
 	return nil
 }

@@ -296,6 +296,7 @@ type Cmd struct {
 	Echo   io.Writer // gets a copy of what is kept for the error; may be nil
 	Hold   bool      // see Repo.Inherit
 	Plain  bool      // with the user's own settings: pager, colour, external diff
+	Group  bool      // in a process group of its own, which ends with it when the context does
 
 	ctx  context.Context
 	repo *Repo
@@ -342,6 +343,9 @@ func (c *Cmd) command() (*exec.Cmd, *bytes.Buffer) {
 	cmd.Dir, cmd.Stdin, cmd.Stdout = c.Dir, c.Stdin, c.Stdout
 	cmd.Env = append(c.repo.env[:len(c.repo.env):len(c.repo.env)], c.Env...)
 	cmd.WaitDelay = 5 * time.Second
+	if c.Group {
+		group(cmd)
+	}
 	c.repo.mu.Lock()
 	if c.Hold && runtime.GOOS != "windows" {
 		cmd.ExtraFiles = slices.Clone(c.repo.inherit)

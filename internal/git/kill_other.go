@@ -2,6 +2,11 @@
 
 package git
 
-import "os"
+import (
+	"os"
+	"os/exec"
+)
 
 func kill() { os.Exit(137) }
+
+func group(*exec.Cmd) {}

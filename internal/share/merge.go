@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,20 +29,103 @@ func (x *exchange) merge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	gone, err := x.mergePruned(ctx, ours, theirs)
-	x.gone = gone
-	if err != nil {
-		return err
-	}
-	var runs []string
-	for run := range theirs.runs {
-		runs = append(runs, run)
-	}
-	sort.Strings(runs)
-	for _, run := range runs {
-		if err := x.mergeRetrying(ctx, run); err != nil {
+	x.result.Left, x.result.Pruned = nil, nil
+	if err := x.mergePruned(ctx, ours, theirs); err != nil {
+		if !errors.Is(err, fault.Integrity) {
 			return err
 		}
+		x.leave(refs.PrunedRef, err)
+	}
+	if err := x.takeNew(ctx, ours, theirs); err != nil {
+		return err
+	}
+	for _, run := range slices.Sorted(maps.Keys(theirs.runs)) {
+		if ours.runs[run] == theirs.runs[run] && (theirs.notes[run] == "" || ours.notes[run] == theirs.notes[run]) &&
+			(theirs.seeds[run] == "" || ours.seeds[run] == theirs.seeds[run]) {
+			continue
+		}
+		err := x.mergeRetrying(ctx, run)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, fault.Integrity), errors.Is(err, fault.Conflict):
+			x.leave(refs.RunRef(run), err)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *exchange) leave(ref string, err error) {
+	x.result.Left = append(x.result.Left, Refusal{Ref: ref, Reason: err.Error()})
+}
+
+// takeMany bounds how many runs are taken in one transaction.
+const takeMany = 500
+
+// takeNew takes the runs of which nothing is here, many at a time, and notes
+// in ours what it took. A run that needs a closer look is left to mergeRun.
+func (x *exchange) takeNew(ctx context.Context, ours, theirs *state) error {
+	folded := map[string]int{}
+	for run := range theirs.runs {
+		folded[strings.ToLower(run)]++
+	}
+	for run := range ours.runs {
+		folded[strings.ToLower(run)]++
+	}
+	var fresh []string
+	for _, run := range slices.Sorted(maps.Keys(theirs.runs)) {
+		if ours.runs[run] == "" && ours.notes[run] == "" && ours.seeds[run] == "" && len(x.gone[run]) == 0 && folded[strings.ToLower(run)] == 1 {
+			fresh = append(fresh, run)
+		}
+	}
+	for part := range slices.Chunk(fresh, takeMany) {
+		tx := x.repo.Begin("checkpoint: pull")
+		var taken []string
+		for _, run := range part {
+			if x.isRun(ctx, run, theirs.runs[run]) != nil {
+				continue
+			}
+			if id := theirs.notes[run]; id != "" {
+				tx.Set(refs.NotesRef(run), id, "")
+			}
+			if id := theirs.seeds[run]; id != "" {
+				tx.Set(refs.SeedRef(run), id, "")
+			}
+			tx.Set(refs.RunRef(run), theirs.runs[run], "")
+			taken = append(taken, run)
+		}
+		err := tx.Commit(ctx)
+		if errors.Is(err, refs.ErrStale) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, run := range taken {
+			ours.runs[run], ours.notes[run], ours.seeds[run] = theirs.runs[run], theirs.notes[run], theirs.seeds[run]
+			x.pulled(run)
+		}
+	}
+	return nil
+}
+
+func (x *exchange) pulled(run string) {
+	if !slices.Contains(x.result.Pulled, run) {
+		x.result.Pulled = append(x.result.Pulled, run)
+	}
+}
+
+// isRun refuses a tip that is no checkpoint of the run.
+func (x *exchange) isRun(ctx context.Context, run, tip string) error {
+	c, err := x.repo.ReadCheckpoint(ctx, tip)
+	if err == nil && c.Run != run {
+		err = fault.New(fault.Integrity, "wrong-run", "its tip is a checkpoint of run '%s'", c.Run)
+	}
+	if err != nil {
+		return fault.New(fault.Integrity, "not-a-run", "take run '%s' from '%s': %w", run, x.o.Remote, err)
 	}
 	return nil
 }
@@ -65,6 +151,11 @@ func (x *exchange) mergeRun(ctx context.Context, run string) error {
 	if err != nil {
 		return err
 	}
+	if ours != theirs {
+		if err := x.isRun(ctx, run, theirs); err != nil {
+			return err
+		}
+	}
 	if ours == "" {
 		if x.staysPruned(ctx, run, theirs) {
 			x.result.Pruned = append(x.result.Pruned, run)
@@ -74,8 +165,7 @@ func (x *exchange) mergeRun(ctx context.Context, run string) error {
 			return err
 		}
 	}
-	tx := x.repo.Begin("checkpoint: pull")
-	m := &merging{exchange: x, tx: tx, run: run, ours: ours, theirs: theirs}
+	m := &merging{exchange: x, tx: x.repo.Begin("checkpoint: pull"), run: run, ours: ours, theirs: theirs}
 	if err := m.chain(ctx); err != nil {
 		return err
 	}
@@ -85,27 +175,40 @@ func (x *exchange) mergeRun(ctx context.Context, run string) error {
 	if err := m.seed(ctx); err != nil {
 		return err
 	}
-	m.last()
-	if err := tx.Commit(ctx); err != nil {
+	// The run's own ref comes last.
+	m.tx.Set(refs.RunRef(m.run), m.tip, m.ours)
+	if err := m.tx.Commit(ctx); err != nil {
 		return err
 	}
-	return m.settle(ctx)
+	if m.fork != "" {
+		m.result.Diverged = append(m.result.Diverged, Diverged{Run: m.run, New: m.fork})
+	}
+	if m.ours != m.tip {
+		m.pulled(m.run)
+	}
+	return nil
 }
 
-// staysPruned says whether a tip is of a run that was pruned and has not grown
-// since. Another run of the same name has another start commit.
+// staysPruned says whether a tip holds nothing beyond what was pruned of its
+// run. Another run of the same name has another start commit.
 func (x *exchange) staysPruned(ctx context.Context, run, tip string) bool {
-	for _, p := range x.gone {
-		if p.Run != run {
+	for _, p := range x.gone[run] {
+		if tip == p.Tip {
+			return true
+		}
+		c, err := x.repo.ReadCheckpoint(ctx, tip)
+		if err != nil {
 			continue
 		}
-		if p.Start != "" {
-			start, err := x.repo.StartOf(ctx, tip)
-			if err == nil && start.ID != p.Start {
-				continue
-			}
+		if start, err := x.repo.StartOf(ctx, tip); p.Start != "" && (err != nil || start.ID != p.Start) {
+			continue
 		}
-		if tip == p.Tip || !x.ancestor(ctx, p.Tip, tip) {
+		if _, err := x.repo.ReadCommit(ctx, p.Tip); err != nil {
+			// Its tip is not here, so what is not longer is taken for a part of it.
+			if c.Number <= p.Number {
+				return true
+			}
+		} else if x.ancestor(ctx, tip, p.Tip) {
 			return true
 		}
 	}
@@ -134,7 +237,7 @@ type merging struct {
 	ours, theirs string // tips
 	tip          string // what ours becomes
 	fork         string // the run that ours becomes, where the two diverged
-	forkTip      string
+	other        bool   // and the two are not even of one start
 }
 
 // chain decides what becomes of our tip. Where both went on, the one that was
@@ -143,7 +246,6 @@ func (m *merging) chain(ctx context.Context) error {
 	switch {
 	case m.ours == "", m.ours != m.theirs && m.ancestor(ctx, m.ours, m.theirs):
 		m.tip = m.theirs
-		m.result.Pulled = append(m.result.Pulled, m.run)
 	case m.ours == m.theirs, m.ancestor(ctx, m.theirs, m.ours):
 		m.tip = m.ours
 	default:
@@ -154,21 +256,38 @@ func (m *merging) chain(ctx context.Context) error {
 }
 
 // diverge makes our side a run of its own, with our tip as what it goes on
-// from. Every clone that holds that tip makes the same commits of it.
+// from. Every clone that holds that tip makes the same commits of it. The new
+// run is there, and whoever worked on the old one works on it, before the old
+// one's ref moves: a pull that was killed in between is finished by the next.
 func (m *merging) diverge(ctx context.Context) error {
 	source, err := m.repo.ReadCheckpoint(ctx, m.ours)
 	if err != nil {
 		return err
 	}
-	m.fork = forkName(m.run, m.ours)
-	if m.forkTip, err = m.repo.Ref(ctx, refs.RunRef(m.fork)); err != nil || m.forkTip != "" {
-		return err // it is there already: pulled from somebody with the same tip
-	}
-	by := refs.Identity{Name: "git-checkpoint", Email: "git-checkpoint@localhost", When: source.At.UTC()}
 	start, err := m.repo.StartOf(ctx, m.ours)
 	if err != nil {
 		return err
 	}
+	theirStart, err := m.repo.StartOf(ctx, m.theirs)
+	if err != nil {
+		return err
+	}
+	m.other = start.ID != theirStart.ID
+	m.fork = forkName(m.run, m.ours)
+	there, err := m.repo.Ref(ctx, refs.RunRef(m.fork))
+	if err != nil {
+		return err
+	}
+	if there == "" { // else it was pulled from somebody with the same tip
+		if err := m.makeFork(ctx, source, start); err != nil {
+			return err
+		}
+	}
+	return m.follow(ctx)
+}
+
+func (m *merging) makeFork(ctx context.Context, source, start *refs.Checkpoint) error {
+	by := refs.Identity{Name: "git-checkpoint", Email: "git-checkpoint@localhost", When: source.At.UTC()}
 	old, err := notes.OpenBook(ctx, m.repo, m.run)
 	if err != nil {
 		return err
@@ -188,11 +307,54 @@ func (m *merging) diverge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := book.Commit(ctx, m.tx, "run "+m.fork+": diverged from "+m.run, by); err != nil {
+	if notes.Ended(state.Said) {
+		if err := book.Add(ctx, begin.ID, by.When, notes.EventStatus, map[string]string{"status": state.Said}); err != nil {
+			return err
+		}
+	}
+	tx := m.repo.Begin("checkpoint: pull")
+	if err := book.Commit(ctx, tx, "run "+m.fork+": diverged from "+m.run, by); err != nil {
 		return err
 	}
-	m.forkTip = begin.ID
-	m.tx.Set(refs.RunRef(m.fork), begin.ID, "")
+	if m.other {
+		// The seed was that of our run.
+		seed, err := m.repo.Ref(ctx, refs.SeedRef(m.run))
+		if err != nil {
+			return err
+		}
+		if seed != "" {
+			tx.Set(refs.SeedRef(m.fork), seed, "")
+		}
+	}
+	tx.Set(refs.RunRef(m.fork), begin.ID, "")
+	return tx.Commit(ctx)
+}
+
+// follow lets the current run of every worktree follow its chain to its new
+// name.
+func (m *merging) follow(ctx context.Context) error {
+	list, err := m.repo.Git().Command(ctx, "worktree", "list", "--porcelain", "-z").Lines()
+	if err != nil {
+		return fault.New(fault.Fatal, "git", "list the worktrees: %w", err)
+	}
+	for _, line := range list {
+		path, ok := strings.CutPrefix(line, "worktree ")
+		if !ok {
+			continue
+		}
+		there, err := refs.Open(ctx, path)
+		if err != nil {
+			continue // its directory is gone
+		}
+		current, err := there.CurrentRun(ctx)
+		if err == nil && current == m.run {
+			err = there.SetCurrentRun(ctx, m.fork)
+		}
+		there.Close()
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -266,43 +428,32 @@ func (x *exchange) join(ctx context.Context, a, b string, merge func(a, b string
 // both be right.
 func (m *merging) seed(ctx context.Context) error {
 	theirs, err := m.repo.Ref(ctx, m.remoteRef("seeds", m.run))
-	if err != nil || theirs == "" {
+	if err != nil {
 		return err
 	}
 	ours, err := m.repo.Ref(ctx, refs.SeedRef(m.run))
 	switch {
 	case err != nil:
 		return err
-	case ours == "":
-		m.tx.Set(refs.SeedRef(m.run), theirs, "")
-	case ours != theirs && m.fork == "":
-		m.result.Refused = append(m.result.Refused, Refusal{Ref: refs.SeedRef(m.run), Reason: "the remote has another seed under this name; ours is kept"})
+	case ours == theirs:
+	case m.other && theirs == "":
+		m.tx.Delete(refs.SeedRef(m.run), ours) // it went with our run
+	case theirs == "":
+	case ours == "" || m.other:
+		m.tx.Set(refs.SeedRef(m.run), theirs, ours)
+	default:
+		m.leave(refs.SeedRef(m.run), errors.New("the remote has another seed under this name; ours is kept"))
 	}
 	return nil
 }
 
-// last puts the run's own ref at the end of the transaction.
-func (m *merging) last() { m.tx.Set(refs.RunRef(m.run), m.tip, m.ours) }
-
-// settle lets this worktree's current run follow its chain to its new name.
-func (m *merging) settle(ctx context.Context) error {
-	if m.fork == "" {
-		return nil
-	}
-	m.result.Diverged = append(m.result.Diverged, Diverged{Run: m.run, New: m.fork})
-	current, err := m.repo.CurrentRun(ctx)
-	if err != nil || current != m.run {
-		return err
-	}
-	return m.repo.SetCurrentRun(ctx, m.fork)
-}
-
 // prunedFile is the list in the tree of refs.PrunedRef: lines "<run> <tip>
-// <start>", sorted.
+// <start> <number of checkpoints>", sorted.
 const prunedFile = "pruned"
 
-// mergePruned joins the lists of pruned runs and returns ours as it is then.
-func (x *exchange) mergePruned(ctx context.Context, ours, theirs *state) ([]Pruned, error) {
+// mergePruned joins the lists of pruned runs.
+func (x *exchange) mergePruned(ctx context.Context, ours, theirs *state) error {
+	x.gone = map[string][]Pruned{}
 	joined, err := x.join(ctx, ours.pruned, theirs.pruned, func(a, b string) (string, error) {
 		one, err := ReadPruned(ctx, x.repo, a)
 		if err != nil {
@@ -315,20 +466,24 @@ func (x *exchange) mergePruned(ctx context.Context, ours, theirs *state) ([]Prun
 		return PutPruned(x.repo, append(one, two...)), nil
 	})
 	if err != nil || joined == "" {
-		return nil, err
+		return err
 	}
 	if joined != ours.pruned {
 		tx := x.repo.Begin("checkpoint: pruned runs")
 		tx.Set(refs.PrunedRef, joined, ours.pruned)
 		if err := tx.Commit(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	tree, err := x.repo.CommitTree(ctx, joined)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return ReadPruned(ctx, x.repo, tree)
+	list, err := ReadPruned(ctx, x.repo, tree)
+	for _, p := range list {
+		x.gone[p.Run] = append(x.gone[p.Run], p)
+	}
+	return err
 }
 
 // Pruned is a run that was pruned, and its tip then.
@@ -336,6 +491,8 @@ type Pruned struct {
 	Run   string `json:"run"`
 	Tip   string `json:"tip"`
 	Start string `json:"start,omitempty"` // its start commit
+
+	Number int `json:"checkpoints,omitempty"` // how many it had of its own
 }
 
 // ReadPruned reads the list in a tree of refs.PrunedRef.
@@ -369,6 +526,9 @@ func ReadPruned(ctx context.Context, repo *refs.Repository, tree string) ([]Prun
 			if len(fields) > 2 {
 				p.Start = fields[2]
 			}
+			if len(fields) > 3 {
+				p.Number, _ = strconv.Atoi(fields[3])
+			}
 			list = append(list, p)
 		}
 	}
@@ -379,7 +539,11 @@ func ReadPruned(ctx context.Context, repo *refs.Repository, tree string) ([]Prun
 func PutPruned(repo *refs.Repository, list []Pruned) string {
 	set := map[string]bool{}
 	for _, p := range list {
-		set[strings.TrimRight(p.Run+" "+p.Tip+" "+p.Start, " ")+"\n"] = true
+		line := p.Run + " " + p.Tip
+		if p.Start != "" {
+			line += fmt.Sprintf(" %s %d", p.Start, p.Number)
+		}
+		set[line+"\n"] = true
 	}
 	var lines []string
 	for line := range set {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"sort"
 	"strings"
@@ -52,6 +53,7 @@ type Result struct {
 	Pulled   []string   `json:"pulled"` // runs that are new here or went on
 	Diverged []Diverged `json:"diverged"`
 	Refused  []Refusal  `json:"refused"`
+	Left     []Refusal  `json:"left,omitempty"`   // what of the remote's could not be merged, and so is not sent either
 	Pruned   []string   `json:"pruned,omitempty"` // runs that stay pruned here
 }
 
@@ -60,7 +62,8 @@ type exchange struct {
 	repo   *refs.Repository
 	o      Options
 	name   string // of the remote's refs here
-	gone   []Pruned
+	gone   map[string][]Pruned
+	moved  []Refusal // refs that the remote did not take because it has moved
 	result *Result
 }
 
@@ -127,7 +130,8 @@ func (x *exchange) network(ctx context.Context, args ...string) (*git.Cmd, conte
 	if x.o.Timeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, x.o.Timeout, fmt.Errorf("the remote '%s' did not answer within %v", x.o.Remote, x.o.Timeout))
 	}
-	c := x.repo.Git().Command(ctx, args...)
+	c := x.repo.Git().Command(ctx, args...).WithEnv("LC_ALL", "C")
+	c.Group = !x.o.Progress
 	if x.o.Progress {
 		c.Env = append(c.Env, "GIT_TERMINAL_PROMPT=1")
 		c.Echo = os.Stderr
@@ -206,8 +210,12 @@ func (x *exchange) unreachable(what string, err error) error {
 	return fault.New(fault.Fatal, "remote", "%s '%s': %w", what, x.o.Remote, err)
 }
 
-// lastWords is what git said that tells most: its first fatal or error line.
+// lastWords is what git said that tells most: its first fatal or error line,
+// or, where that is only that the connection ended, what ssh said before.
 func lastWords(e *git.Error) string {
+	if first, _, _ := strings.Cut(e.Stderr, "\n"); strings.Contains(e.Stderr, "fatal: Could not read from remote repository") && !strings.HasPrefix(first, "fatal: ") {
+		return strings.TrimSpace(strings.TrimPrefix(first, "error: "))
+	}
 	for line := range strings.Lines(e.Stderr) {
 		for _, p := range []string{"fatal: ", "error: ", "remote: "} {
 			if rest, ok := strings.CutPrefix(line, p); ok {
@@ -257,7 +265,13 @@ func Push(ctx context.Context, repo *refs.Repository, o Options) (*Result, error
 		if err != nil {
 			return nil, err
 		}
-		if !again || round == pushRounds {
+		if !again {
+			return x.result, nil
+		}
+		if round == pushRounds {
+			// Nor does what was fetched lead to what is pushed to, as where
+			// remote.<name>.pushurl is another repository.
+			x.result.Refused = append(x.result.Refused, x.moved...)
 			return x.result, nil
 		}
 	}
@@ -294,10 +308,26 @@ func (x *exchange) send(ctx context.Context) (again bool, err error) {
 
 // specs are the refspecs to push, notes before runs, and the runs in them.
 func (x *exchange) specs(ctx context.Context, ours, theirs *state) (specs, tips, runs []string) {
-	wanted := func(run string) bool { return len(x.o.Runs) == 0 || slices.Contains(x.o.Runs, run) }
+	asked := map[string]bool{}
+	for _, run := range x.o.Runs {
+		asked[run] = true
+	}
+	for _, d := range x.result.Diverged {
+		asked[d.New] = asked[d.New] || asked[d.Run]
+	}
+	left := map[string]bool{}
+	for _, l := range x.result.Left {
+		left[l.Ref] = true
+	}
+	byCase := x.otherCase(ours, theirs)
 	var names []string
 	for run := range ours.runs {
-		if wanted(run) && !(theirs.runs[run] == "" && x.staysPruned(ctx, run, ours.runs[run])) {
+		switch {
+		case len(x.o.Runs) > 0 && !asked[run], left[refs.RunRef(run)]:
+		case theirs.runs[run] == "" && byCase[run] != "":
+			x.refuse(refs.RunRef(run), "the remote has the run '%s', which differs by case only", byCase[run])
+		case theirs.runs[run] == "" && len(x.o.Runs) == 0 && x.staysPruned(ctx, run, ours.runs[run]):
+		default:
 			names = append(names, run)
 		}
 	}
@@ -313,7 +343,9 @@ func (x *exchange) specs(ctx context.Context, ours, theirs *state) (specs, tips,
 			}
 		}
 		add(&specs, refs.NotesRef(run), ours.notes[run], theirs.notes[run])
-		add(&specs, refs.SeedRef(run), ours.seeds[run], theirs.seeds[run])
+		if theirs.seeds[run] == "" {
+			add(&specs, refs.SeedRef(run), ours.seeds[run], "")
+		}
 		add(&last, refs.RunRef(run), ours.runs[run], theirs.runs[run])
 		if changed {
 			runs = append(runs, run)
@@ -326,18 +358,49 @@ func (x *exchange) specs(ctx context.Context, ours, theirs *state) (specs, tips,
 	return append(specs, last...), tips, runs
 }
 
-// batch bounds how many refs go in one push: the command line has an end.
-const batch = 500
+func (x *exchange) refuse(ref, format string, args ...any) {
+	x.result.Refused = append(x.result.Refused, Refusal{Ref: ref, Reason: fmt.Sprintf(format, args...)})
+}
+
+// otherCase tells, of runs that the remote does not have, those that it has
+// under a name of another case.
+func (x *exchange) otherCase(ours, theirs *state) map[string]string {
+	folded := map[string]string{}
+	for run := range theirs.runs {
+		folded[strings.ToLower(run)] = run
+	}
+	other := map[string]string{}
+	for run := range ours.runs {
+		if name, ok := folded[strings.ToLower(run)]; ok && name != run {
+			other[run] = name
+		}
+	}
+	return other
+}
+
+// maxCommandLine bounds the refspecs of one push, in bytes: a command line has
+// an end.
+func maxCommandLine() int {
+	if runtime.GOOS == "windows" {
+		return 16 << 10
+	}
+	return 256 << 10
+}
 
 func (x *exchange) push(ctx context.Context, specs, runs []string) (again bool, err error) {
-	x.result.Refused = x.result.Refused[:0]
-	for part := range slices.Chunk(specs, batch) {
-		moved, err := x.pushPart(ctx, part)
-		if err != nil {
+	x.moved = nil
+	for begin := 0; begin < len(specs); {
+		end, size := begin, 0
+		for end < len(specs) && (end == begin || size+len(specs[end]) < maxCommandLine()) {
+			size += len(specs[end]) + 1
+			end++
+		}
+		if err := x.pushPart(ctx, specs[begin:end]); err != nil {
 			return false, err
 		}
-		again = again || moved
+		begin = end
 	}
+	again = len(x.moved) > 0
 	refused := map[string]bool{}
 	for _, r := range x.result.Refused {
 		for _, prefix := range []string{refs.RunPrefix, refs.NotesPrefix, refs.SeedPrefix} {
@@ -356,7 +419,7 @@ func (x *exchange) push(ctx context.Context, specs, runs []string) (again bool, 
 	return again, nil
 }
 
-func (x *exchange) pushPart(ctx context.Context, specs []string) (moved bool, err error) {
+func (x *exchange) pushPart(ctx context.Context, specs []string) error {
 	args := append([]string{"push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no", quiet(x.o.Progress), x.o.Remote}, specs...)
 	c, cancel := x.network(ctx, args...)
 	defer cancel()
@@ -373,11 +436,15 @@ func (x *exchange) pushPart(ctx context.Context, specs []string) (moved bool, er
 		id, ref, _ := strings.Cut(fields[1], ":")
 		switch fields[0] {
 		case "!":
+			r := Refusal{Ref: ref, Reason: reason(fields[2])}
 			if stale(fields[2]) {
-				moved = true
+				x.moved = append(x.moved, r)
 				continue
 			}
-			x.result.Refused = append(x.result.Refused, Refusal{Ref: ref, Reason: reason(fields[2])})
+			if words := remoteWords(err); words != "" && !strings.Contains(words, r.Reason) {
+				r.Reason += ": " + words
+			}
+			x.result.Refused = append(x.result.Refused, r)
 		default:
 			taken[ref] = id
 		}
@@ -386,9 +453,30 @@ func (x *exchange) pushPart(ctx context.Context, specs []string) (moved bool, er
 		x.note(ctx, taken)
 	}
 	if err != nil && !known {
-		return false, x.unreachable("push to", err)
+		return x.unreachable("push to", err)
 	}
-	return moved, nil
+	return nil
+}
+
+// remoteWords are what the remote said, as far as it fits a line: a hook that
+// refuses says why.
+func remoteWords(err error) string {
+	var failed *git.Error
+	if !errors.As(err, &failed) {
+		return ""
+	}
+	var said []string
+	for line := range strings.Lines(failed.Stderr) {
+		line, ok := strings.CutPrefix(line, "remote: ")
+		if line = strings.TrimSpace(line); ok && line != "" && !slices.Contains(said, line) {
+			said = append(said, line)
+		}
+	}
+	text := []rune(strings.ToValidUTF8(strings.Join(said, "; "), "?"))
+	if len(text) > 300 {
+		text = append(text[:299], '…')
+	}
+	return string(text)
 }
 
 // stale says whether a ref was refused because somebody else moved it.

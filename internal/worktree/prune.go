@@ -294,7 +294,7 @@ func (w *Worktree) dropOnce(ctx context.Context, r RunInfo) error {
 		}
 		parents = []string{old}
 	}
-	list = append(list, share.Pruned{Run: r.Run, Tip: r.Tip, Start: r.start})
+	list = append(list, share.Pruned{Run: r.Run, Tip: r.Tip, Start: r.start, Number: r.Checkpoints})
 	tx := w.repo.Begin("checkpoint: prune " + r.Run)
 	tx.Set(refs.PrunedRef, w.repo.PutCommit(share.PutPruned(w.repo, list), parents, "pruned run "+r.Run+"\n", by), old)
 	tx.Delete(refs.RunRef(r.Run), r.Tip)
