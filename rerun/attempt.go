@@ -138,9 +138,12 @@ func (r *runner) start(ctx context.Context, id string) (*attempt, error) {
 		return nil, err
 	}
 	status := r.loaded.Progress.Task(t.ID)
-	a := r.attempt(t, status.Attempts+1, 0, base, status.last.Session)
+	a := r.attempt(t, status.Attempts+1, 0, base, r.loaded.session(t))
 	repair, reason := status.returned()
-	e := TaskEvent{Task: t.ID, State: eventStarted, Attempt: a.number, Base: base, Member: t.Member, Call: true, Repair: repair, Reason: reason, Elapsed: r.elapsed()}
+	e := TaskEvent{
+		Task: t.ID, State: eventStarted, Attempt: a.number, Base: base, Member: t.Member, Call: true, Repair: repair, Reason: reason,
+		Session: a.session, Elapsed: r.elapsed(),
+	}
 	if err := r.journal(ctx, EventTask, e); err != nil {
 		return nil, err
 	}
@@ -150,6 +153,20 @@ func (r *runner) start(ctx context.Context, id string) (*attempt, error) {
 		return a, err
 	}
 	return a, nil
+}
+
+// session is the one that a task goes on in: its own, or what a rewind or fork
+// hands on to the task that is entered again, if that was the same member's.
+func (l *Loaded) session(t *Task) string {
+	if own := l.Progress.Task(t.ID).session; own != "" || l.Created.ResumeStep != t.ID {
+		return own
+	}
+	for _, r := range l.Records {
+		if r.SessionID != "" && r.SessionID == l.Created.Session && r.Member == t.Member {
+			return r.SessionID
+		}
+	}
+	return ""
 }
 
 func (l *Loaded) member(id string) *Member {
@@ -273,6 +290,7 @@ func (r *runner) pursue(ctx context.Context, a *attempt) (outcome, error) {
 		if err != nil {
 			return outcome{}, err
 		}
+		r.readResult(a)
 		switch {
 		case result.Exit == 75:
 			return outcome{}, r.ask(ctx, a, result)
@@ -281,7 +299,6 @@ func (r *runner) pursue(ctx context.Context, a *attempt) (outcome, error) {
 		case !result.OK():
 			return outcome{failure: fmt.Sprintf("its command ended with %d", result.Exit)}, nil
 		}
-		r.readResult(a)
 		o, err := r.deliver(ctx, a, result)
 		if err != nil || o.failure == "" || o.conflict {
 			return o, err
@@ -600,7 +617,7 @@ func (r *runner) clearAway(ctx context.Context) error {
 		if t.last.State != eventStarted && t.last.State != eventDone && t.last.State != eventKilled {
 			continue
 		}
-		a := r.attempt(r.loaded.Plan.Task(t.Task), t.last.Attempt, t.last.Place, t.last.Base, t.last.Session)
+		a := r.attempt(r.loaded.Plan.Task(t.Task), t.last.Attempt, t.last.Place, t.last.Base, t.session)
 		if err := r.stopLeftover(ctx, a); err != nil {
 			return err
 		}

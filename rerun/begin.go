@@ -126,6 +126,14 @@ func freeBranch(ctx context.Context, repo *refs.Repository, name string) (string
 		err = fault.New(fault.Conflict, "branch-exists", "a branch named '%s' exists, and the run needs it", name).
 			WithHint("choose another name by --run")
 	}
+	if err != nil {
+		return "", err
+	}
+	below, err := repo.Git().Command(ctx, "for-each-ref", "--count=1", "--format=%(refname)", branch+"/").Text()
+	if err == nil && below != "" {
+		err = fault.New(fault.Conflict, "branch-exists", "branch '%s' cannot be made: there is a branch '%s'", name, short(below)).
+			WithHint("choose another name by --run")
+	}
 	return branch, err
 }
 

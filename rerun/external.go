@@ -157,7 +157,7 @@ func (r *runner) lease(ctx context.Context, t *Task, term time.Duration) (*Lease
 	}
 	l := &Lease{
 		Run: r.o.Run, Task: t.ID, Kind: t.Kind, Attempt: status.Attempts + 1, Lease: rand.Text(), Deadline: time.Now().Add(term).UTC().Format(time.RFC3339),
-		Member: *r.loaded.member(t.Member), Instructions: r.loaded.brief(t, ""), Inputs: *inputs, Base: base, SessionID: status.last.Session, Key: r.key(t),
+		Member: *r.loaded.member(t.Member), Instructions: r.loaded.brief(t, ""), Inputs: *inputs, Base: base, SessionID: r.loaded.session(t), Key: r.key(t),
 	}
 	e := TaskEvent{
 		Task: t.ID, State: eventLeased, Attempt: l.Attempt, Base: base, Member: t.Member, Call: true, Repair: repair, Reason: reason,

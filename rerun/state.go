@@ -38,7 +38,8 @@ type TaskStatus struct {
 	Question string  `json:"question,omitempty"`
 
 	last     TaskEvent
-	checking bool // since the last event
+	session  string // the last that was told
+	checking bool   // since the last event
 	repairs  int
 	handed   string     // why it is to be done again; empty: it is not
 	answered []Question // what was asked and answered, in order
@@ -190,7 +191,7 @@ func (p *Progress) taskEvent(e TaskEvent) {
 	if t.checking {
 		return
 	}
-	t.last = e
+	t.last, t.session = e, cmp.Or(e.Session, t.session)
 	switch e.State {
 	case eventStarted, eventLeased:
 		t.Attempts = max(t.Attempts, e.Attempt)

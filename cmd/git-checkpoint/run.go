@@ -160,11 +160,15 @@ func taskLine(t *rerun.TaskStatus) string {
 	}
 	switch {
 	case t.Question != "":
-		line += ": " + output.Text(t.Question)
+		line += ": " + output.Text(firstLine(t.Question))
 	case t.Reason != "":
-		first, _, _ := strings.Cut(strings.TrimSpace(t.Reason), "\n")
-		line += ": " + output.Text(first)
+		line += ": " + output.Text(firstLine(t.Reason))
 	}
+	return line
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line
 }
 

@@ -23,7 +23,7 @@ type Spec struct {
 	Line    string   // for sh -c
 	Dir     string   // where it runs
 	Env     []string // added to the environment, from which all GIT_ variables of location are taken out
-	Log     string   // a file that gets the line, and standard output and error, the first LogLimit bytes
+	Log     string   // a file that gets the line, and standard output and error: the first LogLimit bytes and the end
 	Timeout time.Duration
 	Hold    *os.File // stays open in the command and its children, where the system can do that; see internal/lock
 	Group   string   // a file that gets the process group, before the command does anything; empty: none
@@ -80,6 +80,7 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	}
 	result, err := wait(ctx, cmd, s.Timeout)
 	streams.finish()
+	sink.finish()
 	result.Stdout, result.Tail = sink.ends()
 	result.Took = time.Since(begun)
 	return result, err
@@ -177,13 +178,9 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string {
-	data := t.data
-	if len(data) > t.limit {
-		data = data[len(data)-t.limit:]
-	}
-	return strings.ToValidUTF8(string(data), "\uFFFD")
-}
+func (t *tail) end() []byte { return t.data[max(len(t.data)-t.limit, 0):] }
+
+func (t *tail) String() string { return strings.ToValidUTF8(string(t.end()), "\uFFFD") }
 
 // ReadTail returns the end of a file, at most limit bytes of it; nothing where
 // it cannot be read.
@@ -206,6 +203,7 @@ type sink struct {
 	mu     sync.Mutex
 	log    io.Writer
 	left   int // of the log
+	lost   int // bytes that it did not take
 	both   tail
 	stdout tail
 }
@@ -213,15 +211,26 @@ type sink struct {
 func (s *sink) write(p []byte, stdout bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := min(len(p), s.left); n > 0 {
-		s.left -= n
-		if _, err := s.log.Write(p[:n]); err != nil {
-			s.left = 0 // a full disk loses the log, not the work
-		}
+	n := max(min(len(p), s.left), 0)
+	s.left, s.lost = s.left-n, s.lost+len(p)-n
+	if _, err := s.log.Write(p[:n]); err != nil {
+		s.left = 0 // a full disk loses the log, not the work
 	}
 	s.both.Write(p)
 	if stdout {
 		s.stdout.Write(p)
+	}
+}
+
+// finish adds the end of what the log did not take.
+func (s *sink) finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if extra := s.lost - len(s.both.end()); extra > 0 {
+		fmt.Fprintf(s.log, "\n[%d bytes left out]\n", extra)
+	}
+	if end := s.both.end(); s.lost > 0 {
+		s.log.Write(end[max(len(end)-s.lost, 0):])
 	}
 }
 

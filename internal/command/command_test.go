@@ -27,7 +27,7 @@ func TestTheExitCodeAndTheOutputAreKept(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	log, _ := os.ReadFile(s.Log)
-	if !strings.Contains(string(log), "out\n") || !strings.Contains(string(log), "err\n") {
+	if !strings.HasPrefix(string(log), "$ echo out;") || !strings.Contains(string(log), "\nout\n") || !strings.Contains(string(log), "err\n") {
 		t.Errorf("the log is %q", log)
 	}
 }
@@ -38,8 +38,12 @@ func TestOutputWithoutEndIsCapped(t *testing.T) {
 	if err != nil || !r.OK() || !strings.HasSuffix(r.Stdout, "y\nend\n") || len(r.Stdout) > command.TailLimit {
 		t.Errorf("got exit %d, %d bytes, %v", r.Exit, len(r.Stdout), err)
 	}
-	if info, _ := os.Stat(s.Log); info.Size() != command.LogLimit {
-		t.Errorf("the log has %d bytes, want %d", info.Size(), command.LogLimit)
+	log, _ := os.ReadFile(s.Log)
+	if len(log) < command.LogLimit || len(log) > command.LogLimit+2*command.TailLimit || !strings.HasSuffix(string(log), "y\nend\n") {
+		t.Errorf("the log has %d bytes", len(log))
+	}
+	if !strings.Contains(string(log), " bytes left out]\n") {
+		t.Error("the log does not say what it lacks")
 	}
 }
 
@@ -118,6 +122,37 @@ func TestACommandDoesNotInheritARepository(t *testing.T) {
 	s := spec(t, `echo "[$GIT_DIR$GIT_AUTHOR_NAME$CHECKPOINT_TASK$CHECKPOINT_RUN]"`)
 	s.Env = []string{"CHECKPOINT_RUN=r"}
 	if r, err := command.Run(t.Context(), s); err != nil || r.Stdout != "[r]\n" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+func TestTheGroupIsWrittenDownByTheCommandItself(t *testing.T) {
+	s := spec(t, `echo "$$ $0"; cat "$GROUP"`)
+	s.Group = filepath.Join(t.TempDir(), "a group")
+	s.Env = []string{"GROUP=" + s.Group}
+	r, err := command.Run(t.Context(), s)
+	own, written, _ := strings.Cut(r.Stdout, "\n")
+	if err != nil || own != strings.TrimSpace(written)+" sh" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+func TestASystemWithoutAShellIsToldSo(t *testing.T) {
+	s := spec(t, "true")
+	t.Setenv("PATH", t.TempDir())
+	if _, err := command.Run(t.Context(), s); !errors.Is(err, command.ErrNoShell) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A full disk, or a log that cannot be written, costs the log and nothing else.
+func TestAFullDiskLosesTheLogOnly(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full here")
+	}
+	s := spec(t, "echo out")
+	s.Log = "/dev/full"
+	if r, err := command.Run(t.Context(), s); err != nil || !r.OK() || r.Stdout != "out\n" {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
