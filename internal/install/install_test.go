@@ -65,8 +65,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// Both forms of a hook call the program with its arguments, give it nothing
-// to read, and end well however it ends.
+// Both forms of a hook call the program with its arguments, give it what is
+// pushed to read, and end well however it ends.
 func TestHooksCallTheProgram(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -90,9 +90,9 @@ func TestHooksCallTheProgram(t *testing.T) {
 		"file":          {hook, "a b", "url"},
 		"configuration": {"-c", command("pre-push", filepath.ToSlash(program)) + ` "$@"`, "sh", "a b", "url"},
 	} {
-		for skip, want := range map[string]string{"": "<hook><pre-push><--><a b><url>", "0": "<hook><pre-push><--><a b><url>", "1": "", "yes": ""} {
+		for skip, want := range map[string]string{"": "<hook><pre-push><--><a b><url>a push\n", "0": "<hook><pre-push><--><a b><url>a push\n", "1": "", "yes": ""} {
 			cmd := exec.Command(sh, args...)
-			cmd.Stdin = strings.NewReader("not for us")
+			cmd.Stdin = strings.NewReader("a push\n")
 			cmd.Env = append(os.Environ(), "GIT_CHECKPOINT_SKIP="+skip)
 			out, err := cmd.CombinedOutput()
 			if err != nil || string(out) != want {

@@ -38,10 +38,14 @@ const (
 )
 
 func command(hook, program string) string {
+	nothing := " </dev/null"
+	if hook == "pre-push" {
+		nothing = "" // it reads what is pushed
+	}
 	return commandBegin +
 		`case ${GIT_CHECKPOINT_SKIP:-0} in 0|false|no|off) ;; *) return 0;; esac; ` +
 		`c=` + quote(program) + `; [ -x "$c" ] || c=$(command -v git-checkpoint); ` +
-		`if [ -n "$c" ]; then "$c" hook ` + hook + ` -- "$@" </dev/null || :; ` +
+		`if [ -n "$c" ]; then "$c" hook ` + hook + ` -- "$@"` + nothing + ` || :; ` +
 		`else echo 'warning: no checkpoint: git-checkpoint is not found (git config ` + sectionName(hook) + `)' >&2; fi` +
 		commandEnd
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 )
 
-// The hook. It finds the program where it was at install, or on the PATH; it
-// keeps its hands off the standard input, which is for the hook before it;
-// and nothing of ours decides how it ends.
+// The hook. It finds the program where it was at install, or on the PATH; the
+// hook before it gets the standard input, in pre-push each a copy; and nothing
+// of ours decides how it ends.
 const scriptText = `# git checkpoint uninstall removes this hook and puts back what was here before,
 # which is kept beside it and called first.{made}
-case $0 in */*) here=${0%/*} ;; *) here=. ;; esac
+{input}case $0 in */*) here=${0%/*} ;; *) here=. ;; esac
 before=$here/{hook}.before-checkpoint
 code=0
 if [ -x "$before" ]; then
-	"$before" "$@"
+	{from}"$before" "$@"
 	code=$?{stop}
 fi
 case ${GIT_CHECKPOINT_SKIP:-0} in
@@ -33,7 +33,7 @@ esac
 checkpoint={program}
 [ -x "$checkpoint" ] || checkpoint=$(command -v git-checkpoint)
 if [ -n "$checkpoint" ]; then
-	"$checkpoint" hook {hook} -- "$@" </dev/null || :
+	{from}"$checkpoint" hook {hook} -- "$@"{nothing} || :
 else
 	echo "warning: no checkpoint: git-checkpoint is not found (hook $0)" >&2
 fi
@@ -49,14 +49,17 @@ const (
 
 // script is the text of a hook.
 func script(hook, program string, made bool) string {
-	note, stop := "", ""
+	note, stop, input, from, nothing := "", "", "", "", " </dev/null"
 	if made {
 		note = madeNote
 	}
 	if hook == "pre-push" {
 		stop = "\n\t[ $code -eq 0 ] || exit $code" // there will be no push
+		// The dot keeps the last newline.
+		input, from, nothing = "pushed=$(cat; echo .)\npushed=${pushed%.}\n", `printf %s "$pushed" 2>/dev/null | `, ""
 	}
-	rest := strings.NewReplacer("{hook}", hook, "{program}", quote(program), "{made}", note, "{stop}", stop).Replace(scriptText)
+	rest := strings.NewReplacer("{hook}", hook, "{program}", quote(program), "{made}", note, "{stop}", stop,
+		"{input}", input, "{from}", from, "{nothing}", nothing).Replace(scriptText)
 	return heading + digest(rest) + "\n" + rest
 }
 

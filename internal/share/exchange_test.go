@@ -239,7 +239,7 @@ func (t *team) step() {
 		}
 		gone := strings.Fields(c.git("rev-list", "--first-parent", runPrefix+run))
 		c.may("prune", run)
-		if c.refs(runPrefix+run)[runPrefix+run] == "" {
+		if c.refs(runPrefix + run)[runPrefix+run] == "" {
 			for _, id := range gone {
 				delete(t.saved, id)
 			}

@@ -441,7 +441,7 @@ func (x *exchange) pushPart(ctx context.Context, specs []string) error {
 				x.moved = append(x.moved, r)
 				continue
 			}
-			if words := remoteWords(err); words != "" && !strings.Contains(words, r.Reason) {
+			if words := remoteWords(err); words != "" {
 				r.Reason += ": " + words
 			}
 			x.result.Refused = append(x.result.Refused, r)
@@ -468,7 +468,8 @@ func remoteWords(err error) string {
 	var said []string
 	for line := range strings.Lines(failed.Stderr) {
 		line, ok := strings.CutPrefix(line, "remote: ")
-		if line = strings.TrimSpace(line); ok && line != "" && !slices.Contains(said, line) {
+		line = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(line), "error: "), "fatal: ")
+		if ok && line != "" && !slices.Contains(said, line) {
 			said = append(said, line)
 		}
 	}

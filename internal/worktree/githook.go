@@ -56,7 +56,7 @@ func (w *Worktree) checkCurrent(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	var faults []Finding
-	v := &verifier{w: w, yield: func(f Finding) { faults = append(faults, f) }}
+	v := &verifier{w: w, yield: func(f Finding) { faults = append(faults, f) }, damaged: map[string]bool{}}
 	var after *refs.Checkpoint
 	left := recentCheckpoints
 	err = w.repo.Walk(ctx, tip, func(c *refs.Checkpoint) bool {
