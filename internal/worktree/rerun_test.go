@@ -372,7 +372,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s sandbox) ask50(args []string) *asker {
+func (s sandbox) begin(args []string) *asker {
 	s.Helper()
 	cmd, _, _ := s.checkpointCommand(args...)
 	a := &asker{Cmd: cmd, stderr: lines{seen: make(chan struct{})}}
@@ -399,7 +399,7 @@ func TestFiftyAskForOneRerun(t *testing.T) { // S3.40, S3.41, S3.42
 	defer gate.Release()
 	var askers []*asker
 	for range 50 {
-		askers = append(askers, s.ask50(args))
+		askers = append(askers, s.begin(args))
 	}
 	for i, a := range askers {
 		select {
@@ -447,7 +447,7 @@ func TestTwoRerunsAtOnce(t *testing.T) { // S3.40
 		t.Fatal(err)
 	}
 	defer gate.Release()
-	askers := []*asker{s.ask50(one), s.ask50(two)}
+	askers := []*asker{s.begin(one), s.begin(two)}
 	for i, a := range askers {
 		select {
 		case <-a.stderr.seen:
@@ -470,6 +470,38 @@ func TestTwoRerunsAtOnce(t *testing.T) { // S3.40
 	}
 	if made != 1 || refused != 1 {
 		t.Errorf("%d were made and %d refused", made, refused)
+	}
+	s.whole(1, source)
+}
+
+// TestRerunMadeMeanwhile lets a request arrive, and another one's child be
+// made before its turn comes: what it looked at is not all there is any more.
+func TestRerunMadeMeanwhile(t *testing.T) { // S3.40
+	t.Parallel()
+	s := finished(t)
+	one, _ := s.request("b")
+	two, q := s.request("c")
+	source := s.sourceRefs()
+	elsewhere := s.clone()
+	gate, err := lock.Acquire(t.Context(), filepath.Join(s.dir, ".git", "checkpoint", "rerun", "src"), "rerun "+q.Digest(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Release()
+	late := s.begin(two)
+	select {
+	case <-late.stderr.seen:
+	case <-time.After(time.Minute):
+		t.Fatal("it does not wait")
+	}
+	child := childID(t, elsewhere.checkpoint(one...))
+	for _, ref := range []string{"refs/notes/checkpoints/", "refs/checkpoints/seeds/", "refs/heads/checkpoint/", "refs/checkpoints/runs/"} {
+		s.git("fetch", "-q", elsewhere.dir, ref+child+":"+ref+child)
+	}
+	gate.Release()
+	late.Wait()
+	if code := late.ProcessState.ExitCode(); code != 3 || !strings.Contains(late.stderr.text.String(), `"code":"rerun-overlaps"`) {
+		t.Errorf("exit code %d\n%s", code, &late.stderr.text)
 	}
 	s.whole(1, source)
 }
