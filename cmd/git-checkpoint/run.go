@@ -248,8 +248,8 @@ func reportCommand() *command {
 
 FILE (- is standard input) is the JSON that a task's command may write: session_id, artifacts, handover, metrics.`,
 		flags: []cli.Flag{
-			&cli.StringFlag{Name: "lease", Usage: "the `LEASE` that git checkpoint next gave", Required: true},
-			&cli.StringFlag{Name: "status", Usage: "`STATUS` is done or failed", Required: true},
+			&cli.StringFlag{Name: "lease", Usage: "the `LEASE` that git checkpoint next gave"},
+			&cli.StringFlag{Name: "status", Usage: "`STATUS` is done or failed"},
 			&cli.StringFlag{Name: "commit", Usage: "the full id `OID` of the commit that holds what was done"},
 			&cli.StringFlag{Name: "result", Usage: "read more about it from `FILE`"},
 		},
@@ -262,6 +262,11 @@ FILE (- is standard input) is the JSON that a task's command may write: session_
 }
 
 func runReport(c *call) error {
+	for _, name := range []string{"lease", "status"} {
+		if c.flags.String(name) == "" {
+			return fault.New(fault.Invalid, "missing-flag", "git checkpoint report needs '--%s'", name)
+		}
+	}
 	report := rerun.Report{Task: c.args[1], Lease: c.flags.String("lease"), Status: c.flags.String("status"), Commit: c.flags.String("commit")}
 	if file := c.flags.String("result"); file != "" {
 		data, err := c.readFile(file)
