@@ -14,6 +14,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/command"
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
@@ -107,11 +108,30 @@ func (r *runner) commitMessage(a *attempt) string {
 
 // subject says in a line what a task is about. The caller holds mu.
 func (r *runner) subject(t *Task) string {
-	what := firstLine(r.loaded.instructions(t))
+	what := inALine(r.loaded.instructions(t))
 	if what == "" {
 		what = t.Kind
 	}
 	return t.ID + ": " + what
+}
+
+// subjectLen bounds what a commit's subject says of a task, in characters.
+const subjectLen = 100
+
+// inALine is the beginning of a text as a commit's subject can have it:
+// without control characters, and not too long.
+func inALine(text string) string {
+	line := strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, firstLine(text))
+	short := []rune(strings.Join(strings.Fields(line), " "))
+	if len(short) > subjectLen {
+		short = append(short[:subjectLen-1], '…')
+	}
+	return string(short)
 }
 
 // candidate is the attempt's commit on the integration head as it is now:
