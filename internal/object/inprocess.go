@@ -24,8 +24,9 @@ import (
 )
 
 // indexLimit is the size of pack indexes, in bytes, up to which go-git reads
-// packed objects: it loads the whole index of every pack, git maps them. At
-// about 10,000 objects that takes as long as starting git does.
+// packed objects: it loads the whole index of every pack, git maps them. With
+// some thousand objects that takes as long as starting git does: 2,000 where
+// processes start in 2 ms, 12,000 on a busy machine.
 const indexLimit = 256 << 10
 
 // InProcess is the store that reads by go-git's object layer and writes by
