@@ -284,6 +284,9 @@ const shareWait = 60 * time.Second
 // request that cannot be, ErrConflict for a stale one, one that overlaps with
 // another, and for a member that may not work any more.
 func CreateRerun(ctx context.Context, repo *refs.Repository, r RerunRequest) (child string, err error) {
+	if _, err := repo.Tip(ctx, r.Source); err != nil {
+		return "", err
+	}
 	before, err := childrenOf(ctx, repo, r.Source)
 	if err != nil {
 		return "", err

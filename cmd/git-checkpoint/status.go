@@ -106,11 +106,7 @@ func (c *call) runStatus(r *worktree.RunInfo) {
 		c.Printf("created  %s\n", date(r.CreatedAt))
 	}
 	if r.Lineage != nil {
-		gone := ""
-		if r.SourceGone {
-			gone = ", which is gone"
-		}
-		c.Printf("lineage  %s%s\n", lineageText(r.Lineage), gone)
+		c.Printf("lineage  %s%s\n", lineageText(r.Lineage), goneText(r.SourceGone, r.SourcePruned))
 	}
 	if r.Worktree != "" && !r.Here {
 		c.Printf("worktree %s, not this one: read-only here\n", r.Worktree)
@@ -128,6 +124,12 @@ func (c *call) runStatus(r *worktree.RunInfo) {
 func (c *call) planStatus(p *worktree.PlanStatus) {
 	c.Printf("plan     %s executed, %d retained; %s, %.1f minutes\n", count(p.ExecutedCount, "task", "tasks"), p.RetainedCount,
 		count(p.Calls, "call", "calls"), p.Minutes)
+	if p.BaselineVerified != nil && !*p.BaselineVerified {
+		c.Printf("baseline unverified\n")
+	}
+	if p.ProofNotRequired != "" {
+		c.Printf("proof    not required: %s\n", p.ProofNotRequired)
+	}
 	for i := range p.Tasks {
 		c.Printf("%s\n", taskLine(&p.Tasks[i].TaskStatus))
 	}
