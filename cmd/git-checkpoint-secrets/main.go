@@ -5,7 +5,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,10 +15,6 @@ import (
 
 	"github.com/git-checkpoint/git-checkpoint/internal/secrets"
 )
-
-// binaryProbe is how much of a blob is looked at to tell text from the rest,
-// as git does.
-const binaryProbe = 8000
 
 func main() {
 	if err := run(); err != nil {
@@ -35,12 +30,9 @@ func run() error {
 		return fmt.Errorf("read the rules: %w", err)
 	}
 	out := bufio.NewWriter(os.Stdout)
-	err = secrets.Receive(os.Stdin, func(id, path string, data []byte) error {
-		if bytes.IndexByte(data[:min(len(data), binaryProbe)], 0) >= 0 {
-			return nil
-		}
-		for _, f := range detector.Detect(detect.Fragment{Raw: string(data), FilePath: path}) {
-			finding := secrets.Finding{Blob: id, Path: path, Line: f.StartLine + 1, Rule: f.RuleID, Hash: secrets.HashOf(f.Secret)}
+	err = secrets.Receive(os.Stdin, func(p secrets.Part) error {
+		for _, f := range detector.Detect(detect.Fragment{Raw: string(p.Data), FilePath: p.Path}) {
+			finding := secrets.Finding{Blob: p.Blob, Path: p.Path, Line: p.Line + f.StartLine + 1, Rule: f.RuleID, Hash: secrets.HashOf(f.Secret)}
 			if err := json.NewEncoder(out).Encode(finding); err != nil {
 				return err
 			}

@@ -139,6 +139,8 @@ func (c *call) shareWithPush(w *worktree.Worktree) error {
 	switch {
 	case err != nil:
 		c.Warning("checkpoints were not shared: %v", err)
+	case r != nil && len(r.Held) > 0:
+		c.Warning("%s held back, which would publish secrets: %s", count(len(r.Held), "run is", "runs are"), strings.Join(r.Held, ", "))
 	case r != nil && len(r.Refused) > 0:
 		c.Warning("'%s' refused %s of checkpoints, first %s: %s", output.Text(r.Remote), count(len(r.Refused), "ref", "refs"), r.Refused[0].Ref, output.Text(r.Refused[0].Reason))
 	case r != nil && len(r.Left) > 0:

@@ -65,9 +65,7 @@ func (c *call) runTable(runs []worktree.RunInfo) {
 		from := ""
 		if r.Lineage != nil {
 			from = lineageText(r.Lineage)
-			if r.SourceGone {
-				from += ", which is gone"
-			}
+			from += goneText(r.SourceGone, r.SourcePruned)
 		}
 		fmt.Fprintf(table, "%s %s\t%s\t%s\t%s\t%s\t%s\n", mark, r.Run, runState(&r),
 			count(r.Checkpoints, "checkpoint", "checkpoints"), short(r.Tip), date(r.CreatedAt), from)
@@ -85,4 +83,15 @@ func lineageText(l *refs.Lineage) string {
 		from += "@" + output.Text(l.Step)
 	}
 	return fmt.Sprintf("%s '%s' (%s)", strings.ReplaceAll(l.Kind, "_", " "), from, short(l.Checkpoint))
+}
+
+// goneText says of a run that another descends from that it is not there.
+func goneText(gone, pruned bool) string {
+	switch {
+	case pruned:
+		return ", which was pruned"
+	case gone:
+		return ", which is gone"
+	}
+	return ""
 }

@@ -92,11 +92,7 @@ func graphText(l *worktree.GraphLine, colour bool) string {
 	case l.Start && l.Lineage == nil:
 		return text + fmt.Sprintf("start of '%s'", e.Run)
 	case l.Start:
-		gone := ""
-		if l.Gone {
-			gone = ", which is gone"
-		}
-		return text + fmt.Sprintf("start of '%s', %s%s", e.Run, lineageText(l.Lineage), gone)
+		return text + fmt.Sprintf("start of '%s', %s%s", e.Run, lineageText(l.Lineage), goneText(l.Gone, l.Pruned))
 	case e.StepName != "":
 		text += "[" + stepText(e) + "] "
 	}

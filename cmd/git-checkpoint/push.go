@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -18,7 +19,7 @@ func pushCommand() *command {
 		synopsis: []string{"[REMOTE] [RUN...] [--secrets block|warn|off] [--timeout SECONDS] [--json]"},
 		description: `Takes what the remote has, then sends it the runs that it lacks, with their notes and seeds; all of them unless RUNs are given. Nothing is forced. REMOTE is a remote or a URL; it is where the branch is pushed unless it, or checkpoint.push.remote, is given.
 
-Pushing a run publishes the whole history that it stands on, what was staged included. Everything that the remote lacks is searched for secrets first; a finding names path, line and rule, never the secret, and keeps everything here (checkpoint.push.secrets).
+Pushing a run publishes the whole history that it stands on, what was staged included. Everything that the remote lacks is searched for secrets first; a finding names checkpoint, path, line and rule, never the secret, and the runs that hold it stay here (checkpoint.push.secrets).
 
 If somebody else went on with a run of the same name, the one that was pushed first keeps it: ours becomes RUN.<12 digits of its tip>, recorded as a fork.`,
 		flags: append(shareFlags(),
@@ -105,7 +106,7 @@ func (c *call) shared(r *share.Result) error {
 		for _, run := range r.Pushed {
 			c.Printf("sent run '%s'\n", run)
 		}
-		if len(r.Pulled)+len(r.Pushed)+len(r.Diverged)+len(r.Refused)+len(r.Left) == 0 {
+		if len(r.Pulled)+len(r.Pushed)+len(r.Diverged)+len(r.Refused)+len(r.Left)+len(r.Held) == 0 {
 			c.Printf("'%s' is up to date\n", output.Text(r.Remote))
 		}
 	}
@@ -118,6 +119,10 @@ func (c *call) shared(r *share.Result) error {
 	if len(r.Refused) > 0 {
 		return fault.New(fault.Conflict, "refused", "'%s' refused %s", output.Text(r.Remote), count(len(r.Refused), "ref", "refs")).
 			WithHint("the server may hide or forbid refs below refs/checkpoints and refs/notes; checkpoint.push.remote names another place for them")
+	}
+	if len(r.Held) > 0 {
+		return fault.New(fault.Negative, "secrets-found", "%s held back, which would publish secrets: %s", count(len(r.Held), "run is", "runs are"), strings.Join(r.Held, ", ")).
+			WithHint("git checkpoint prune drops a run; a line with its fingerprint in %s accepts a finding; --secrets warn pushes anyway", worktree.BaselineName)
 	}
 	if len(r.Left) > 0 {
 		return fault.New(fault.Conflict, "not-merged", "%s of '%s' could not be merged; all else was", count(len(r.Left), "ref", "refs"), output.Text(r.Remote)).

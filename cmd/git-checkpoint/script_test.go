@@ -38,6 +38,11 @@ func TestMain(m *testing.M) {
 // The identity, dates, time zone and configuration are fixed, so commit ids
 // can be expected.
 func TestScript(t *testing.T) {
+	t.Cleanup(func() {
+		if scannerDir != "" {
+			os.RemoveAll(scannerDir)
+		}
+	})
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("..", "..", "testdata", "script"),
 		RequireExplicitExec: true,
@@ -85,8 +90,30 @@ func setUpScript(e *testscript.Env) error {
 	} {
 		e.Setenv(v[0], v[1])
 	}
+	if strings.HasPrefix(filepath.Base(e.WorkDir), "script-secrets") {
+		dir, err := scanner()
+		if err != nil {
+			return err
+		}
+		e.Setenv("PATH", dir+string(filepath.ListSeparator)+e.Getenv("PATH"))
+	}
 	return nil
 }
+
+// scanner builds the program that looks for secrets, whose rules are too heavy
+// for this one. Only the scripts secrets-* have it on their PATH.
+var scanner = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "checkpoint-test-"); err != nil {
+		return "", err
+	}
+	scannerDir = dir
+	if out, err := exec.Command("go", "build", "-o", dir, "../git-checkpoint-secrets").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the scanner: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+var scannerDir string
 
 func scriptCondition(cond string) (bool, error) {
 	if want, ok := strings.CutPrefix(cond, "git:"); ok {

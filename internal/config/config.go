@@ -5,6 +5,7 @@ package config
 import (
 	"context"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +56,14 @@ type layers struct {
 	// places are where git's settings stand, by the key as git lists it; nil
 	// where nobody asks.
 	places map[string]string
+	// bounds are what .checkpoint.toml says of keys that it may only tighten.
+	bounds []bound
+}
+
+type bound struct {
+	key   *Key
+	value string
+	where string
 }
 
 func (l *layers) all() {
@@ -72,6 +81,13 @@ func (l *layers) all() {
 			}
 			set, err := k.setText(l.config, texts)
 			l.note(k, set, err, "the variable "+Variable(k.Name), "environment "+Variable(k.Name))
+		}
+	}
+	for _, b := range l.bounds {
+		have := *b.key.to(l.config).(*string)
+		if slices.Index(b.key.Strictest, b.value) < slices.Index(b.key.Strictest, have) {
+			set, err := b.key.setText(l.config, []string{b.value})
+			l.note(b.key, set, err, FileName, b.where)
 		}
 	}
 }

@@ -151,13 +151,21 @@ func (l *layers) set(k *Key, d tomlpos.Definition, value any) {
 			"git config "+GitKey(k.Name)+" sets it")
 		return
 	}
-	set, err := k.setValue(l.config, value)
+	into := l.config
+	if k.Strictest != nil {
+		into = defaults(l.repo) // what it says counts after all else
+	}
+	set, err := k.setValue(into, value)
 	if err != nil {
 		l.fileFault(d.Line, d.Column, fmt.Sprintf("'%s': %v", k.Name, err), "")
 		return
 	}
-	if set && l.origin != nil {
-		l.origin(k, fmt.Sprintf("%s:%d", FileName, d.Line))
+	where := fmt.Sprintf("%s:%d", FileName, d.Line)
+	switch {
+	case set && k.Strictest != nil:
+		l.bounds = append(l.bounds, bound{k, *k.to(into).(*string), where})
+	case set && l.origin != nil:
+		l.origin(k, where)
 	}
 }
 

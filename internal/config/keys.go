@@ -18,6 +18,9 @@ type Key struct {
 	// Tracked says that .checkpoint.toml may set it. A file that comes with a
 	// clone must make nothing run and send nothing.
 	Tracked bool
+	// Strictest lists the values from the strictest on, where .checkpoint.toml
+	// may only tighten what holds otherwise.
+	Strictest []string
 
 	to    func(*Config) any  // *bool, *string, *int64 (a size) or *[]string
 	check func(string) error // of a text; may be nil
@@ -78,8 +81,8 @@ var Keys = []Key{
 		to:   func(c *Config) any { return &c.PushRemote },
 	},
 	{
-		Name: "push.secrets",
-		Help: "what happens when a push would publish a secret: block, warn or off",
+		Name: "push.secrets", Tracked: true, Strictest: []string{"block", "warn", "off"},
+		Help: "what happens when a push would publish a secret: block, warn or off; .checkpoint.toml can only tighten it",
 		to:   func(c *Config) any { return &c.PushSecrets },
 		check: func(v string) error {
 			if v != "block" && v != "warn" && v != "off" {

@@ -15,7 +15,7 @@ import (
 
 // Version names the protocol and the rules. What was found clean by another
 // version is looked at again.
-const Version = "gitleaks-8.30 1"
+const Version = "gitleaks-8.30 2"
 
 // Finding is a secret that was found in a blob.
 type Finding struct {
@@ -31,11 +31,7 @@ type Finding struct {
 func (f Finding) Fingerprint() string { return f.Rule + ":" + f.Hash }
 
 func (f Finding) String() string {
-	path := f.Path
-	if path == "" {
-		path = "a note"
-	}
-	return fmt.Sprintf("a secret (%s) in %s, line %d, of blob %.12s; fingerprint %s", f.Rule, path, f.Line, f.Blob, f.Fingerprint())
+	return fmt.Sprintf("a secret (%s) in %s, line %d; fingerprint %s", f.Rule, f.Path, f.Line, f.Fingerprint())
 }
 
 // HashOf is the Hash of a secret.
@@ -44,27 +40,39 @@ func HashOf(secret string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// header goes before each blob's content.
+// Part is a blob, or a part of one, to look at.
+type Part struct {
+	Blob string
+	Path string
+	Line int // how many lines come before it
+	Data []byte
+}
+
+// header goes before each part's content.
 type header struct {
 	Blob string `json:"blob"`
 	Path string `json:"path"`
+	Line int    `json:"line,omitempty"`
 	Size int    `json:"size"`
 }
 
-// Send writes a blob for the scanner: a line of JSON, then its content.
-func Send(w *bufio.Writer, id, path string, data []byte) error {
-	line, err := json.Marshal(header{id, path, len(data)})
+// Send writes a part for the scanner: a line of JSON, then its content.
+func Send(w *bufio.Writer, p Part) error {
+	line, err := json.Marshal(header{p.Blob, p.Path, p.Line, len(p.Data)})
 	if err != nil {
 		return err
 	}
 	w.Write(line)
 	w.WriteByte('\n')
-	_, err = w.Write(data)
+	_, err = w.Write(p.Data)
 	return err
 }
 
-// Receive reads what Send wrote, blob by blob.
-func Receive(r io.Reader, visit func(id, path string, data []byte) error) error {
+// maxPart bounds what Receive believes a part to have, in bytes.
+const maxPart = 64 << 20
+
+// Receive reads what Send wrote, part by part.
+func Receive(r io.Reader, visit func(Part) error) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	for {
 		line, err := in.ReadBytes('\n')
@@ -75,14 +83,14 @@ func Receive(r io.Reader, visit func(id, path string, data []byte) error) error 
 			return err
 		}
 		var h header
-		if err := json.Unmarshal(line, &h); err != nil || h.Size < 0 {
+		if err := json.Unmarshal(line, &h); err != nil || h.Size < 0 || h.Size > maxPart {
 			return fmt.Errorf("read a blob's header: %.80q", line)
 		}
 		data := make([]byte, h.Size)
 		if _, err := io.ReadFull(in, data); err != nil {
 			return err
 		}
-		if err := visit(h.Blob, h.Path, data); err != nil {
+		if err := visit(Part{h.Blob, h.Path, h.Line, data}); err != nil {
 			return err
 		}
 	}

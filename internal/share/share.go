@@ -28,9 +28,9 @@ type Options struct {
 	Identity func() (refs.Identity, error)
 	Progress bool          // git may show its progress and ask, on the terminal
 	Timeout  time.Duration // of each call of git that goes over the network; 0: none
-	// Scan looks for secrets in what would be pushed; nil: nobody does. An
-	// error keeps everything here.
-	Scan func(ctx context.Context, exclude []string, tips []string) error
+	// Scan looks for secrets in what would be pushed; nil: nobody does. It
+	// returns the blobs that hold some: the runs that reach them are held back.
+	Scan func(ctx context.Context, known []string, tips []string) (dirty map[string]bool, err error)
 }
 
 // Diverged is a run that two clones went on with under one name: the remote's
@@ -53,6 +53,7 @@ type Result struct {
 	Pulled   []string   `json:"pulled"` // runs that are new here or went on
 	Diverged []Diverged `json:"diverged"`
 	Refused  []Refusal  `json:"refused"`
+	Held     []string   `json:"held,omitempty"`   // runs that were held back, since they would publish a secret
 	Left     []Refusal  `json:"left,omitempty"`   // what of the remote's could not be merged, and so is not sent either
 	Pruned   []string   `json:"pruned,omitempty"` // runs that stay pruned here
 }
@@ -299,11 +300,50 @@ func (x *exchange) send(ctx context.Context) (again bool, err error) {
 			}
 		}
 		sort.Strings(known)
-		if err := x.o.Scan(ctx, known, tips); err != nil {
+		dirty, err := x.o.Scan(ctx, known, tips)
+		if err != nil {
 			return false, err
+		}
+		if len(dirty) > 0 {
+			for _, run := range runs {
+				holds, err := x.reaches(ctx, known, []string{ours.runs[run], ours.notes[run], ours.seeds[run]}, dirty)
+				if err != nil {
+					return false, err
+				}
+				if holds {
+					x.result.Held = append(x.result.Held, run)
+				}
+			}
+			if specs, _, runs = x.specs(ctx, ours, theirs); len(specs) == 0 {
+				return false, nil
+			}
 		}
 	}
 	return x.push(ctx, specs, runs)
+}
+
+// reaches says whether what is not known of some tips has one of the blobs.
+func (x *exchange) reaches(ctx context.Context, known, tips []string, blobs map[string]bool) (bool, error) {
+	var input strings.Builder
+	for _, id := range tips {
+		if id != "" {
+			input.WriteString(id + "\n")
+		}
+	}
+	for _, id := range known {
+		input.WriteString("^" + id + "\n")
+	}
+	out, err := x.repo.Git().Command(ctx, "rev-list", "--objects", "--no-object-names", "--ignore-missing", "--stdin", "--not", "--remotes").
+		WithInput([]byte(input.String())).Output()
+	if err != nil {
+		return false, fault.New(fault.Integrity, "objects", "list what would be published: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if blobs[strings.TrimSpace(line)] {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // specs are the refspecs to push, notes before runs, and the runs in them.
@@ -323,7 +363,7 @@ func (x *exchange) specs(ctx context.Context, ours, theirs *state) (specs, tips,
 	var names []string
 	for run := range ours.runs {
 		switch {
-		case len(x.o.Runs) > 0 && !asked[run], left[refs.RunRef(run)]:
+		case len(x.o.Runs) > 0 && !asked[run], left[refs.RunRef(run)], slices.Contains(x.result.Held, run):
 		case theirs.runs[run] == "" && byCase[run] != "":
 			x.refuse(refs.RunRef(run), "the remote has the run '%s', which differs by case only", byCase[run])
 		case theirs.runs[run] == "" && len(x.o.Runs) == 0 && x.staysPruned(ctx, run, ours.runs[run]):

@@ -129,7 +129,8 @@ type RunInfo struct {
 	Checkpoints   int           `json:"checkpoints"` // its own, without inherited ones
 	Tip           string        `json:"tip"`
 	Lineage       *refs.Lineage `json:"lineage"`
-	SourceGone    bool          `json:"source_gone,omitempty"` // the run that it descends from is not there
+	SourceGone    bool          `json:"source_gone,omitempty"`   // the run that it descends from is not there
+	SourcePruned  bool          `json:"source_pruned,omitempty"` // since it was pruned, here or elsewhere
 	CreatedAt     time.Time     `json:"created_at,omitzero"`
 	RequestDigest string        `json:"request_digest,omitempty"`
 	Current       bool          `json:"current"`         // of this worktree

@@ -31,6 +31,7 @@ type GraphLine struct {
 	Start   bool
 	Lineage *refs.Lineage // of a start commit
 	Gone    bool          // the run it descends from is not there
+	Pruned  bool          // since it was pruned
 	Tips    []RunInfo     // the runs whose newest commit it is
 }
 
@@ -67,6 +68,7 @@ func (w *Worktree) Graph(ctx context.Context, colour bool, yield func(GraphLine)
 		io.WriteString(p.Stdin, strings.Join(tips, "\n")+"\n")
 		p.Stdin.Close()
 	}()
+	pruned := w.prunedRuns(ctx)
 	atTip := map[string][]RunInfo{}
 	for _, r := range runs {
 		atTip[r.Tip] = append(atTip[r.Tip], r)
@@ -74,7 +76,9 @@ func (w *Worktree) Graph(ctx context.Context, colour bool, yield func(GraphLine)
 	lines := bufio.NewReader(p.Stdout)
 	for {
 		text, err := lines.ReadString('\n')
-		if text != "" && !yield(graphLine(strings.TrimSuffix(text, "\n"), graph, atTip)) {
+		line := graphLine(strings.TrimSuffix(text, "\n"), graph, atTip)
+		line.Pruned = line.Gone && pruned[line.Lineage.Run]
+		if text != "" && !yield(line) {
 			p.Stop()
 			return nil
 		}

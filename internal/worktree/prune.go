@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
 	"github.com/git-checkpoint/git-checkpoint/internal/share"
 	"github.com/git-checkpoint/git-checkpoint/lineage"
 	"github.com/git-checkpoint/git-checkpoint/notes"
@@ -36,7 +37,7 @@ type PrunedRun struct {
 	Run    string `json:"run"`
 	Tip    string `json:"tip"`
 	Status string `json:"status"`
-	Size   int64  `json:"size"` // bytes that only this run holds
+	Size   int64  `json:"size"` // bytes that no branch, tag or newer run holds
 }
 
 // PruneResult says what a prune did.
@@ -70,17 +71,20 @@ func (w *Worktree) Prune(ctx context.Context, req PruneRequest) (*PruneResult, e
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range chosen {
-		size, err := w.size(ctx, r, runs)
+	if len(chosen) > 0 {
+		sizes, err := w.sizes(ctx, runs)
 		if err != nil {
 			return nil, err
 		}
-		result.Pruned = append(result.Pruned, PrunedRun{Run: r.Run, Tip: r.Tip, Status: r.Status, Size: size})
-		if req.DryRun {
-			continue
-		}
-		if err := w.drop(ctx, r); err != nil {
-			return nil, err
+		for part := range slices.Chunk(chosen, dropMany) {
+			if !req.DryRun {
+				if part, err = w.drop(ctx, part, result); err != nil {
+					return nil, err
+				}
+			}
+			for _, r := range part {
+				result.Pruned = append(result.Pruned, PrunedRun{Run: r.Run, Tip: r.Tip, Status: r.Status, Size: sizes[r.Run]})
+			}
 		}
 	}
 	if err := w.pruneSafety(ctx, req, result); err != nil {
@@ -107,7 +111,11 @@ func (w *Worktree) choose(ctx context.Context, req PruneRequest, runs []RunInfo,
 		}
 		last[r.Run] = c.At
 	}
-	slices.SortFunc(newest, func(a, b RunInfo) int { return last[b.Run].Compare(last[a.Run]) })
+	slices.SortStableFunc(newest, func(a, b RunInfo) int { return last[b.Run].Compare(last[a.Run]) })
+	keeping, err := w.keeping(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var chosen []RunInfo
 	for i, r := range newest {
 		switch {
@@ -122,7 +130,7 @@ func (w *Worktree) choose(ctx context.Context, req PruneRequest, runs []RunInfo,
 			len(req.Statuses) > 0 && !slices.Contains(req.Statuses, r.Status) && !(r.Archived && slices.Contains(req.Statuses, "archived")):
 			continue
 		}
-		needed, err := w.needed(ctx, r)
+		needed, err := keeping.needed(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -134,35 +142,34 @@ func (w *Worktree) choose(ctx context.Context, req PruneRequest, runs []RunInfo,
 	}
 	slices.Reverse(chosen)
 	if req.MaxSize > 0 {
-		return w.chooseBySize(ctx, req, newest, chosen, result)
+		return w.chooseBySize(ctx, req, keeping, newest, chosen, result)
 	}
 	return chosen, nil
 }
 
 // chooseBySize adds the oldest runs until what all hold is within the bound.
-func (w *Worktree) chooseBySize(ctx context.Context, req PruneRequest, newest, chosen []RunInfo, result *PruneResult) ([]RunInfo, error) {
+func (w *Worktree) chooseBySize(ctx context.Context, req PruneRequest, keeping *keeping, newest, chosen []RunInfo, result *PruneResult) ([]RunInfo, error) {
+	sizes, err := w.sizes(ctx, newest)
+	if err != nil {
+		return nil, err
+	}
 	total := int64(0)
-	sizes := map[string]int64{}
-	for _, r := range newest {
-		if slices.ContainsFunc(chosen, func(c RunInfo) bool { return c.Run == r.Run }) {
-			continue
-		}
-		size, err := w.size(ctx, r, newest)
-		if err != nil {
-			return nil, err
-		}
-		sizes[r.Run] = size
+	for _, size := range sizes {
 		total += size
+	}
+	going := map[string]bool{}
+	for _, r := range chosen {
+		going[r.Run] = true
+		total -= sizes[r.Run]
 	}
 	for _, r := range slices.Backward(newest) {
 		if total <= req.MaxSize {
 			break
 		}
-		size, candidate := sizes[r.Run]
-		if !candidate {
+		if going[r.Run] {
 			continue
 		}
-		needed, err := w.needed(ctx, r)
+		needed, err := keeping.needed(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -171,34 +178,57 @@ func (w *Worktree) chooseBySize(ctx context.Context, req PruneRequest, newest, c
 			continue
 		}
 		chosen = append(chosen, r)
-		total -= size
+		total -= sizes[r.Run]
 	}
 	return chosen, nil
 }
 
-// needed says why a run must stay, "" if it may go.
-func (w *Worktree) needed(ctx context.Context, r RunInfo) (string, error) {
-	holder, err := lineage.Holder(w.repo, r.Run)
+// keeping is what makes runs stay.
+type keeping struct {
+	w       *Worktree
+	current map[string]bool
+	pushed  map[string][]string // tips that remotes are known to have, by run; nil: no matter
+}
+
+func (w *Worktree) keeping(ctx context.Context) (k *keeping, err error) {
+	k = &keeping{w: w}
+	if k.current, err = w.currentRuns(ctx); err != nil || !w.config.RequirePushed {
+		return k, err
+	}
+	out, err := w.git.Command(ctx, "for-each-ref", "--format=%(objectname) %(refname)", refs.RemotePrefix).Output()
 	if err != nil {
-		return "", err
+		return nil, fault.New(fault.Fatal, "git", "list what was pushed: %w", err)
 	}
-	if holder != "" {
-		return "it is held by " + holder, nil
-	}
-	current, err := w.currentRuns(ctx)
-	if err != nil {
-		return "", err
-	}
-	if current[r.Run] {
-		return "it is the current run of a worktree", nil
-	}
-	if w.config.RequirePushed {
-		pushed, err := w.pushed(ctx, r)
-		if err != nil || !pushed {
-			return "it was not pushed", err
+	k.pushed = map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		id, ref, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if i := strings.LastIndex(ref, "/runs/"); i >= 0 {
+			run := ref[i+len("/runs/"):]
+			k.pushed[run] = append(k.pushed[run], id)
 		}
 	}
-	return "", nil
+	return k, nil
+}
+
+// needed says why a run must stay, "" if it may go.
+func (k *keeping) needed(ctx context.Context, r RunInfo) (string, error) {
+	holder, err := lineage.Holder(k.w.repo, r.Run)
+	switch {
+	case err != nil:
+		return "", err
+	case holder != "":
+		return "it is held by " + holder, nil
+	case k.current[r.Run]:
+		return "it is the current run of a worktree", nil
+	case k.pushed == nil, slices.Contains(k.pushed[r.Run], r.Tip):
+		return "", nil
+	}
+	for _, id := range k.pushed[r.Run] {
+		if k.w.git.Command(ctx, "merge-base", "--is-ancestor", r.Tip, id).Run() == nil {
+			return "", nil
+		}
+	}
+	return "it was not pushed", nil
 }
 
 // currentRuns are the current runs of all worktrees.
@@ -227,53 +257,90 @@ func (w *Worktree) currentRuns(ctx context.Context) (map[string]bool, error) {
 	return current, nil
 }
 
-// pushed says whether some remote is known to have all of a run.
-func (w *Worktree) pushed(ctx context.Context, r RunInfo) (bool, error) {
-	out, err := w.git.Command(ctx, "for-each-ref", "--format=%(objectname) %(refname)", refs.RemotePrefix).Output()
-	if err != nil {
-		return false, fault.New(fault.Fatal, "git", "list what was pushed: %w", err)
+// sizes tell how many bytes each run holds that neither a branch, nor a tag,
+// nor a newer run does: what is freed by dropping it after all older ones.
+func (w *Worktree) sizes(ctx context.Context, runs []RunInfo) (map[string]int64, error) {
+	var tips strings.Builder
+	for _, r := range runs {
+		tips.WriteString(r.Tip + "\n")
 	}
-	for line := range strings.Lines(string(out)) {
-		id, ref, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if strings.HasSuffix(ref, "/runs/"+r.Run) && (id == r.Tip || w.git.Command(ctx, "merge-base", "--is-ancestor", r.Tip, id).Run() == nil) {
-			return true, nil
+	list, err := w.git.Command(ctx, "rev-list", "--objects", "--no-object-names", "--in-commit-order", "--parents", "--ignore-missing", "--missing=allow-any", "--stdin",
+		"--not", "--branches", "--tags", "--remotes").WithInput([]byte(tips.String())).Output()
+	if err != nil {
+		return nil, fault.New(fault.Integrity, "chain-broken", "measure the runs: %w", err)
+	}
+	var ids strings.Builder
+	parents := map[string][]string{}
+	for line := range strings.Lines(string(list)) {
+		fields := strings.Fields(line)
+		ids.WriteString(fields[0] + "\n")
+		parents[fields[0]] = fields[1:]
+	}
+	newest := slices.Clone(runs)
+	slices.SortStableFunc(newest, func(a, b RunInfo) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	holder := map[string]string{}
+	for _, r := range newest {
+		for left := []string{r.Tip}; len(left) > 0; {
+			id := left[len(left)-1]
+			left = left[:len(left)-1]
+			if more, listed := parents[id]; listed && holder[id] == "" {
+				holder[id] = r.Run
+				left = append(left, more...)
+			}
 		}
 	}
-	return false, nil
-}
-
-// size is how many bytes only this run holds: neither a branch, nor a tag, nor
-// any other run.
-func (w *Worktree) size(ctx context.Context, r RunInfo, all []RunInfo) (int64, error) {
-	var input strings.Builder
-	input.WriteString(r.Tip + "\n")
-	for _, other := range all {
-		if other.Run != r.Run {
-			input.WriteString("^" + other.Tip + "\n")
-		}
-	}
-	out, err := w.git.Command(ctx, "rev-list", "--objects", "--disk-usage", "--ignore-missing", "--stdin", "--not", "--branches", "--tags", "--remotes").
-		WithInput([]byte(input.String())).Text()
+	measured, err := w.git.Command(ctx, "cat-file", "--batch-check=%(objecttype) %(objectsize:disk) %(objectname)").WithInput([]byte(ids.String())).Output()
 	if err != nil {
-		return 0, fault.New(fault.Integrity, "chain-broken", "measure run '%s': %w", r.Run, err)
+		return nil, fault.New(fault.Fatal, "git", "measure the runs: %w", err)
 	}
-	size, _ := strconv.ParseInt(strings.TrimSpace(out), 10, 64)
-	return size, nil
+	sizes := map[string]int64{}
+	of := "" // the run of the last commit, after which its objects come
+	for line := range strings.Lines(string(measured)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			continue
+		}
+		if fields[0] == string(object.Commit) {
+			of = holder[fields[2]]
+		}
+		size, _ := strconv.ParseInt(fields[1], 10, 64)
+		sizes[of] += size
+	}
+	return sizes, nil
 }
 
-// drop deletes a run and leaves a tombstone: first the list of pruned runs,
-// then the run's own ref, by which it stops to exist, then the rest.
-func (w *Worktree) drop(ctx context.Context, r RunInfo) error {
+// dropMany bounds how many runs are dropped in one transaction.
+const dropMany = 500
+
+// drop deletes runs and leaves tombstones: first the list of pruned runs, then
+// each run's own ref, by which it stops to exist, then the rest. It returns
+// those that it dropped; one that went on meanwhile is kept.
+func (w *Worktree) drop(ctx context.Context, runs []RunInfo, result *PruneResult) ([]RunInfo, error) {
 	for attempt := 1; ; attempt++ {
-		err := w.dropOnce(ctx, r)
+		var still []RunInfo
+		for _, r := range runs {
+			tip, err := w.repo.Ref(ctx, refs.RunRef(r.Run))
+			switch {
+			case err != nil:
+				return nil, err
+			case tip == r.Tip:
+				still = append(still, r)
+			case tip != "":
+				result.Kept = append(result.Kept, r.Run+": somebody went on with it")
+			}
+		}
+		if runs = still; len(runs) == 0 {
+			return nil, nil
+		}
+		err := w.dropOnce(ctx, runs)
 		if errors.Is(err, refs.ErrStale) && attempt < attempts {
 			continue
 		}
-		return err
+		return runs, err
 	}
 }
 
-func (w *Worktree) dropOnce(ctx context.Context, r RunInfo) error {
+func (w *Worktree) dropOnce(ctx context.Context, runs []RunInfo) error {
 	by, err := w.config.Identity()
 	if err != nil {
 		return err
@@ -282,32 +349,66 @@ func (w *Worktree) dropOnce(ctx context.Context, r RunInfo) error {
 	if err != nil {
 		return err
 	}
-	var list []share.Pruned
+	list, err := w.pruned(ctx, old)
+	if err != nil {
+		return err
+	}
 	var parents []string
 	if old != "" {
-		tree, err := w.repo.CommitTree(ctx, old)
-		if err != nil {
-			return err
-		}
-		if list, err = share.ReadPruned(ctx, w.repo, tree); err != nil {
-			return err
-		}
 		parents = []string{old}
 	}
-	list = append(list, share.Pruned{Run: r.Run, Tip: r.Tip, Start: r.start, Number: r.Checkpoints})
-	tx := w.repo.Begin("checkpoint: prune " + r.Run)
-	tx.Set(refs.PrunedRef, w.repo.PutCommit(share.PutPruned(w.repo, list), parents, "pruned run "+r.Run+"\n", by), old)
-	tx.Delete(refs.RunRef(r.Run), r.Tip)
-	for _, ref := range []string{refs.NotesRef(r.Run), refs.SeedRef(r.Run)} {
-		id, err := w.repo.Ref(ctx, ref)
-		if err != nil {
-			return err
-		}
-		if id != "" {
-			tx.Delete(ref, id)
+	message := "pruned run " + runs[0].Run + "\n"
+	if len(runs) > 1 {
+		message = fmt.Sprintf("pruned %d runs\n", len(runs))
+	}
+	tx := w.repo.Begin("checkpoint: prune")
+	for _, r := range runs {
+		list = append(list, share.Pruned{Run: r.Run, Tip: r.Tip, Start: r.start, Number: r.Checkpoints})
+	}
+	tx.Set(refs.PrunedRef, w.repo.PutCommit(share.PutPruned(w.repo, list), parents, message, by), old)
+	for _, r := range runs {
+		tx.Delete(refs.RunRef(r.Run), r.Tip)
+		for _, ref := range []string{refs.NotesRef(r.Run), refs.SeedRef(r.Run)} {
+			id, err := w.repo.Ref(ctx, ref)
+			if err != nil {
+				return err
+			}
+			if id != "" {
+				tx.Delete(ref, id)
+			}
 		}
 	}
 	return tx.Commit(ctx)
+}
+
+// pruned reads the list of pruned runs in a commit; none where that is empty.
+func (w *Worktree) pruned(ctx context.Context, commit string) ([]share.Pruned, error) {
+	if commit == "" {
+		return nil, nil
+	}
+	tree, err := w.repo.CommitTree(ctx, commit)
+	if err != nil {
+		return nil, err
+	}
+	return share.ReadPruned(ctx, w.repo, tree)
+}
+
+// prunedRuns are the names of the runs that were pruned. A list that cannot be
+// read says nothing; verify tells of it.
+func (w *Worktree) prunedRuns(ctx context.Context) map[string]bool {
+	names := map[string]bool{}
+	id, err := w.repo.Ref(ctx, refs.PrunedRef)
+	if err != nil {
+		return names
+	}
+	list, err := w.pruned(ctx, id)
+	if err != nil {
+		w.warn("%v", err)
+	}
+	for _, p := range list {
+		names[p.Run] = true
+	}
+	return names
 }
 
 // pruneSafety drops what undo and redo could go back to, as far as it is old,

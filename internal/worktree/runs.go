@@ -51,6 +51,7 @@ func (w *Worktree) describeRuns(ctx context.Context, graph *lineage.Graph) ([]Ru
 	if err != nil {
 		return nil, err
 	}
+	var pruned map[string]bool // read when the first source is missing
 	var infos []RunInfo
 	for _, n := range graph.Nodes() {
 		if n.Missing {
@@ -65,6 +66,10 @@ func (w *Worktree) describeRuns(ctx context.Context, graph *lineage.Graph) ([]Ru
 		if n.Lineage != nil {
 			source := graph.Node(n.Lineage.Run)
 			r.SourceGone = source == nil || source.Missing
+			if r.SourceGone && pruned == nil {
+				pruned = w.prunedRuns(ctx)
+			}
+			r.SourcePruned = r.SourceGone && pruned[n.Lineage.Run]
 		}
 		if r.Status == notes.Running {
 			// Whoever executes it holds it; a holder that is gone was interrupted.

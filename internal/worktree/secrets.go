@@ -2,18 +2,22 @@ package worktree
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/output"
 	"github.com/git-checkpoint/git-checkpoint/internal/secrets"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
@@ -34,46 +38,53 @@ const scanned = "scanned"
 // tree: one fingerprint a line, "#" starts a comment.
 const BaselineName = ".checkpoint-secrets"
 
-// scan looks for secrets in all that a push would publish.
-func (w *Worktree) scan(ctx context.Context, mode string, known, tips []string) error {
+// scan looks for secrets in all that a push would publish, tells them, and
+// returns the blobs that are to be held back.
+func (w *Worktree) scan(ctx context.Context, mode string, known, tips []string) (dirty map[string]bool, err error) {
 	blobs, err := w.newBlobs(ctx, known, tips)
 	if err != nil || len(blobs) == 0 {
-		return err
+		return nil, err
 	}
 	findings, err := w.scanBlobs(ctx, blobs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	accepted := w.acceptedSecrets()
 	findings = slices.DeleteFunc(findings, func(f secrets.Finding) bool { return accepted[f.Fingerprint()] })
-	if len(findings) == 0 {
-		return nil
-	}
 	const most = 20
+	dirty = map[string]bool{}
 	for i, f := range findings {
-		if i == most {
+		dirty[f.Blob] = true
+		switch {
+		case i < most:
+			w.warn("%s", w.place(ctx, f, tips))
+		case i == most:
 			w.warn("and %d more", len(findings)-most)
-			break
 		}
-		w.warn("%s", w.place(ctx, f, tips))
 	}
 	if mode == secretsWarn {
-		return nil
+		return nil, nil
 	}
-	return fault.New(fault.Negative, "secrets-found", "%d secrets would be published; nothing was pushed", len(findings)).
-		WithHint("prune the runs that hold them, or accept a finding by a line with its fingerprint in %s; --secrets=warn pushes anyway", BaselineName)
+	return dirty, nil
 }
 
 // place says where a finding is: in which checkpoint it came in first.
 func (w *Worktree) place(ctx context.Context, f secrets.Finding, tips []string) string {
-	args := append([]string{"log", "--first-parent", "--reverse", "--format=%H %(trailers:key=" + refs.TrailerRun + ",valueonly,separator=)", "--find-object=" + f.Blob}, tips...)
-	out, err := w.git.Command(ctx, append(args, "--")...).Text()
-	first, _, _ := strings.Cut(out, "\n")
+	if id := strings.ReplaceAll(f.Path, "/", ""); object.IsID(id) {
+		f.Path = "the note"
+		return fmt.Sprintf("checkpoint %.12s: %s", id, f.String())
+	}
+	f.Path = output.Path(f.Path)
+	args := append([]string{"log", "--reverse", "-m", "--format=%H %(trailers:key=" + refs.TrailerRun + ",valueonly,separator=)", "--find-object=" + f.Blob}, tips...)
+	out, err := w.git.Command(ctx, append(args, "--not", "--remotes", "--")...).Text()
+	first, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
 	id, run, _ := strings.Cut(first, " ")
 	if err != nil || id == "" {
 		return f.String()
 	}
 	if run == "" {
+		// What was staged is in a commit of its own.
+		f.Path = strings.TrimPrefix(f.Path, "entries/")
 		return fmt.Sprintf("commit %.12s: %s", id, f.String())
 	}
 	return fmt.Sprintf("checkpoint %.12s of run '%s': %s", id, run, f.String())
@@ -148,6 +159,7 @@ func (w *Worktree) remember(clean []string) {
 	if len(seen) == 0 {
 		flag = os.O_TRUNC
 	}
+	os.MkdirAll(filepath.Dir(w.scannedFile()), 0o777)
 	f, err := os.OpenFile(w.scannedFile(), os.O_WRONLY|os.O_CREATE|flag, 0o666)
 	if err == nil {
 		_, err = f.WriteString(b.String())
@@ -160,31 +172,52 @@ func (w *Worktree) remember(clean []string) {
 	}
 }
 
+// What of a blob is looked at.
+const (
+	partSize    = 1 << 20  // at a time
+	partOverlap = 4 << 10  // so that nothing is cut in two
+	partsEnd    = 16 << 20 // and no further
+	binaryProbe = 8000     // of its start tell text from the rest, as git does it
+)
+
+// unread is what was not looked at.
+type unread struct {
+	binary, large int
+	first         string
+}
+
+func (u *unread) add(count *int, path string) {
+	if *count++; u.first == "" {
+		u.first = path
+	}
+}
+
 // scanBlobs hands the blobs to the scanner, a program of its own: its rules
 // would cost every other command their start.
 func (w *Worktree) scanBlobs(ctx context.Context, blobs []blob) ([]secrets.Finding, error) {
-	batch, err := object.OpenBatch(ctx, w.git)
+	small, large, err := w.bySize(ctx, blobs)
 	if err != nil {
 		return nil, err
 	}
-	defer batch.Close()
-	p, err := w.git.Command(ctx, "checkpoint-secrets").Start()
+	scanner := w.git.Command(ctx, "checkpoint-secrets").WithEnv("LC_ALL", "C")
+	if self, err := os.Executable(); err == nil {
+		// It was installed with us, and a hook may have another PATH.
+		scanner = scanner.WithEnv("PATH", os.Getenv("PATH")+string(filepath.ListSeparator)+filepath.Dir(self))
+	}
+	p, err := scanner.Start()
 	if err != nil {
 		return nil, noScanner(err)
 	}
 	answers := make(chan result, 1)
 	go func() { answers <- readFindings(p) }()
-	ids := make([]string, len(blobs))
-	for i, b := range blobs {
-		ids[i] = b.id
-	}
 	in := bufio.NewWriter(p.Stdin)
-	err = batch.ReadAll(ids, func(i int, found bool, id string, _ object.Kind, data []byte) error {
-		if !found {
-			return nil
+	var not unread
+	err = w.sendSmall(ctx, in, small, &not)
+	for _, b := range large {
+		if err == nil {
+			err = w.sendLarge(ctx, in, b, &not)
 		}
-		return secrets.Send(in, blobs[i].id, blobs[i].path, data)
-	})
+	}
 	if flushed := in.Flush(); err == nil {
 		err = flushed
 	}
@@ -199,12 +232,109 @@ func (w *Worktree) scanBlobs(ctx context.Context, blobs []blob) ([]secrets.Findi
 	if err != nil {
 		return nil, fault.New(fault.Fatal, "secrets", "look for secrets: %w", err)
 	}
+	if not.binary+not.large > 0 {
+		w.warn("not searched for secrets: %d binary files, and %d beyond their first 16 MiB; the first is %s", not.binary, not.large, output.Path(not.first))
+	}
 	dirty := map[string]bool{}
 	for _, f := range got.findings {
 		dirty[f.Blob] = true
 	}
-	w.remember(slices.DeleteFunc(ids, func(id string) bool { return dirty[id] }))
+	var clean []string
+	for _, b := range blobs {
+		if !dirty[b.id] {
+			clean = append(clean, b.id)
+		}
+	}
+	w.remember(clean)
 	return got.findings, nil
+}
+
+// bySize tells the blobs that are read whole from those that are too large.
+func (w *Worktree) bySize(ctx context.Context, blobs []blob) (small, large []blob, err error) {
+	var input strings.Builder
+	for _, b := range blobs {
+		input.WriteString(b.id + "\n")
+	}
+	out, err := w.git.Command(ctx, "cat-file", "--batch-check=%(objectsize)").WithInput([]byte(input.String())).Output()
+	if err != nil {
+		return nil, nil, fault.New(fault.Integrity, "objects", "measure what would be published: %w", err)
+	}
+	i := 0
+	for line := range strings.Lines(string(out)) {
+		if size, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64); err == nil && size > partSize {
+			large = append(large, blobs[i])
+		} else {
+			small = append(small, blobs[i])
+		}
+		i++
+	}
+	return small, large, nil
+}
+
+func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), binaryProbe)], 0) >= 0 }
+
+func (w *Worktree) sendSmall(ctx context.Context, in *bufio.Writer, blobs []blob, not *unread) error {
+	batch, err := object.OpenBatch(ctx, w.git)
+	if err != nil {
+		return err
+	}
+	defer batch.Close()
+	ids := make([]string, len(blobs))
+	for i, b := range blobs {
+		ids[i] = b.id
+	}
+	return batch.ReadAll(ids, func(i int, found bool, _ string, _ object.Kind, data []byte) error {
+		switch {
+		case !found:
+			return nil
+		case isBinary(data):
+			not.add(&not.binary, blobs[i].path)
+			return nil
+		}
+		return secrets.Send(in, secrets.Part{Blob: blobs[i].id, Path: blobs[i].path, Data: data})
+	})
+}
+
+// sendLarge sends a blob part by part, so that it never is in memory whole.
+func (w *Worktree) sendLarge(ctx context.Context, in *bufio.Writer, b blob, not *unread) error {
+	p, err := w.git.Command(ctx, "cat-file", "blob", b.id).Start()
+	if err != nil {
+		return err
+	}
+	defer p.Stop()
+	buffer := make([]byte, partSize)
+	kept, lines, total := 0, 0, 0
+	for {
+		n, err := io.ReadFull(p.Stdout, buffer[kept:])
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return err
+		}
+		part := buffer[:kept+n]
+		if total == 0 && isBinary(part) {
+			not.add(&not.binary, b.path)
+			return nil
+		}
+		total += n
+		if n > 0 {
+			if err := secrets.Send(in, secrets.Part{Blob: b.id, Path: b.path, Line: lines, Data: part}); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return nil
+		}
+		if total >= partsEnd {
+			not.add(&not.large, b.path)
+			return nil
+		}
+		// Go on from the beginning of a line, where there is one.
+		from := len(part) - partOverlap
+		if at := bytes.IndexByte(part[from:], '\n'); at >= 0 {
+			from += at + 1
+		}
+		lines += bytes.Count(part[:from], []byte("\n"))
+		kept = copy(buffer, part[from:])
+	}
 }
 
 type result struct {
@@ -213,13 +343,17 @@ type result struct {
 }
 
 func readFindings(p *git.Process) (r result) {
+	seen := map[secrets.Finding]bool{} // parts overlap
 	d := json.NewDecoder(p.Stdout)
 	for d.More() {
 		var f secrets.Finding
 		if r.err = d.Decode(&f); r.err != nil {
 			return r
 		}
-		r.findings = append(r.findings, f)
+		if !seen[f] {
+			seen[f] = true
+			r.findings = append(r.findings, f)
+		}
 	}
 	return r
 }
@@ -228,7 +362,7 @@ func noScanner(err error) error {
 	var failed *git.Error
 	if errors.As(err, &failed) && strings.Contains(failed.Stderr, "is not a git command") {
 		return fault.New(fault.Fatal, "no-scanner", "look for secrets: the program git-checkpoint-secrets is not installed").
-			WithHint("go install ./cmd/git-checkpoint-secrets, or push with --secrets=off")
+			WithHint("go install github.com/git-checkpoint/git-checkpoint/cmd/git-checkpoint-secrets@latest installs it; --secrets off pushes without looking")
 	}
 	return fault.New(fault.Fatal, "secrets", "look for secrets: %w", err)
 }

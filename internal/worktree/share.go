@@ -36,7 +36,7 @@ func (w *Worktree) Push(ctx context.Context, req ShareRequest) (*share.Result, e
 		mode = w.config.PushSecrets
 	}
 	if mode != secretsOff {
-		o.Scan = func(ctx context.Context, known, tips []string) error {
+		o.Scan = func(ctx context.Context, known, tips []string) (map[string]bool, error) {
 			return w.scan(ctx, mode, known, tips)
 		}
 	}
