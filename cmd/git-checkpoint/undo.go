@@ -5,9 +5,9 @@ import "github.com/git-checkpoint/git-checkpoint/internal/worktree"
 func undoCommand() *command {
 	return &command{
 		name:     "undo",
-		summary:  "go back to before the last restore or switch",
+		summary:  "go back to before the last restore, rewind or switch",
 		synopsis: []string{"[--json]"},
-		description: `Goes back to before the last restore or switch: files, index, HEAD and current run, also what was never saved. A restore that was interrupted is rolled back. Called again it goes back one more; git checkpoint redo goes forward.
+		description: `Goes back to before the last restore, rewind or switch: files, index, HEAD and current run, also what was never saved. A restore that was interrupted is rolled back. Called again it goes back one more; git checkpoint redo goes forward.
 
 To take back what was changed since the last checkpoint instead, use git checkpoint restore @{0}; for what the last step changed, git checkpoint restore @{1}.`,
 		examples: []example{

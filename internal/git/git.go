@@ -254,6 +254,10 @@ func openError(cwd string, err error) error {
 		if strings.Contains(failed.Stderr, "not a git repository") {
 			e.Message = "not a git repository: '" + cwd + "'"
 			e.WithHint("git init makes one; checkpoints live in the repository")
+			if dir := os.Getenv("GIT_DIR"); dir != "" {
+				e.Message = "not a git repository: '" + dir + "', which GIT_DIR names"
+				e.WithHint("unset GIT_DIR, or let it name a repository")
+			}
 		}
 		if _, command, ok := strings.Cut(failed.Stderr, "git config --global --add safe.directory "); ok {
 			command, _, _ = strings.Cut(command, "\n")

@@ -132,6 +132,14 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 func (r *reactor) take(data []byte, line int) {
 	e := event{line: line}
 	if err := json.Unmarshal(data, &e); err != nil {
+		var other *json.UnmarshalTypeError
+		switch {
+		case !errors.As(err, &other):
+		case other.Field == "":
+			err = errors.New("it is a JSON " + other.Value + ", not an object")
+		default:
+			err = errors.New("its " + other.Field + " is a JSON " + other.Value + ", not a string")
+		}
 		r.fail(e, fault.New(fault.Invalid, "malformed-event", "read an event: %w", err))
 		return
 	}

@@ -6,6 +6,7 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -232,9 +233,6 @@ func (p *Plan) Discard() {
 	}
 }
 
-// Empty says whether nothing is to be done.
-func (p *Plan) Empty() bool { return len(p.Write)+len(p.Delete) == 0 }
-
 func (p *Plan) compare() error {
 	now, then := map[string]string{}, map[string]string{}
 	filled := directories(p.have)
@@ -426,11 +424,26 @@ func checkOut(ctx context.Context, repo *git.Repo, dir string, entries []index.E
 		WithEnv("GIT_DIR", repo.Dir).WithEnv("GIT_WORK_TREE", dir)
 	c.Dir = dir
 	if err := c.Run(); err != nil {
+		if ctx.Err() != nil {
+			return fault.New(fault.Fatal, "interrupted", "prepare the files of the checkpoint: %w", err)
+		}
+		if unwritable(err) {
+			return fault.New(fault.Fatal, "io", "prepare the files of the checkpoint: %w", err).
+				WithHint("nothing was changed; the disk may be full")
+		}
 		return fault.New(fault.Integrity, "files-unavailable", "prepare the files of the checkpoint: %w", err).
 			WithHint("nothing was changed; git fsck tells whether objects are missing")
 	}
 	git.Step("files staged")
 	return nil
+}
+
+// unwritable says whether git had the content but could not write it. git
+// does not translate these two messages.
+func unwritable(err error) bool {
+	var failed *git.Error
+	return errors.As(err, &failed) &&
+		(strings.Contains(failed.Stderr, "unable to write file") || strings.Contains(failed.Stderr, "unable to create file"))
 }
 
 func (p *Plan) staged(name string) string { return filepath.Join(p.stage, filepath.FromSlash(name)) }

@@ -336,12 +336,19 @@ func (w *work) listUntracked(ctx context.Context) ([]string, error) {
 	c.Stderr = &warnings
 	list, err := c.Lines()
 	if err != nil {
-		return nil, failed("list untracked files", fmt.Errorf("%w: %s", err, strings.TrimSpace(warnings.String())))
+		if said := strings.TrimSpace(warnings.String()); said != "" {
+			err = fmt.Errorf("%w: %s", err, said)
+		}
+		return nil, failed("list untracked files", err)
 	}
 	// git passes over a directory that it cannot read.
 	for line := range strings.Lines(warnings.String()) {
 		if dir, ok := strings.CutPrefix(line, "warning: could not open directory '"); ok {
-			if i := strings.LastIndex(dir, "/': "); i > 0 {
+			i := strings.LastIndex(dir, "/': ")
+			if i < 0 {
+				i = strings.LastIndex(dir, "/") // git cuts a long line off
+			}
+			if i > 0 {
 				w.skip(dir[:i], ReasonUnreadable)
 			}
 		}
