@@ -159,17 +159,17 @@ func filesBelow(repo *git.Repo, dir string, have map[string]uint32, found map[st
 			return fault.New(fault.Conflict, "directory-in-the-way", "read the directory '%s', which stands in the way: %w", dir, err).
 				WithHint("move it away first")
 		}
-		if d.Name() == ".git" {
-			return repositoryInTheWay(dir, dir)
-		}
-		if d.IsDir() {
-			return nil
-		}
 		rel, err := filepath.Rel(repo.Top, file)
 		if err != nil {
 			return err
 		}
 		p := filepath.ToSlash(rel)
+		if d.Name() == ".git" {
+			return repositoryInTheWay(path.Dir(p), dir)
+		}
+		if d.IsDir() {
+			return nil
+		}
 		if _, saved := have[p]; !saved {
 			found[p] = true
 		}
