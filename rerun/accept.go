@@ -711,7 +711,7 @@ func (r *runner) inspect(ctx context.Context, name, head string, t *Task, line, 
 		if err := os.WriteFile(a.file("instructions"), []byte(brief), 0o600); err != nil {
 			return err
 		}
-		return r.repo.Git().Command(ctx, "worktree", "add", "--quiet", "--detach", a.tree(), head).Run()
+		return r.addWorktree(ctx, a)
 	}()
 	r.mu.Unlock()
 	if err != nil {

@@ -70,8 +70,15 @@ func (r *runner) attempt(t *Task, n, place int, base, session string) *attempt {
 	}
 }
 
-func (a *attempt) tree() string            { return filepath.Join(a.dir, "tree") }
+func (a *attempt) tree() string            { return filepath.Join(a.dir, a.name()) }
 func (a *attempt) file(name string) string { return filepath.Join(a.dir, name) }
+
+// name is that of the worktree, for git too: no other worktree has it, so that
+// what a killed git leaves in the git directory is known to be of this attempt.
+func (a *attempt) name() string {
+	sum := sha256.Sum256([]byte(a.dir))
+	return "tree-" + hex.EncodeToString(sum[:6])
+}
 
 // task does one task to its end: done, failed, waiting, or left for later
 // because the budget or the context ended. The error is for what keeps the
@@ -193,13 +200,22 @@ func (r *runner) makeWorktree(ctx context.Context, a *attempt) error {
 		return fault.New(fault.Conflict, "task-busy", "take hold of task '%s': %w", a.task.ID, err)
 	}
 	a.lock = l
-	if err := r.repo.Git().Command(ctx, "worktree", "add", "--quiet", "--detach", a.tree(), a.base).Run(); err != nil {
+	if err := r.addWorktree(ctx, a); err != nil {
 		return fault.New(fault.Fatal, "worktree-add", "make a worktree for task '%s': %w", a.task.ID, err)
 	}
 	if a.repo, err = git.Open(ctx, a.tree()); err != nil {
 		return err
 	}
 	return r.writeInputs(ctx, a)
+}
+
+// addWorktree has git make the worktree. It holds the attempt's lock meanwhile:
+// a git that outlives us goes on writing.
+func (r *runner) addWorktree(ctx context.Context, a *attempt) error {
+	defer r.repo.Git().Inherit(a.lock.File())()
+	c := r.repo.Git().Command(ctx, "worktree", "add", "--quiet", "--detach", a.tree(), a.base)
+	c.Hold = true
+	return c.Run()
 }
 
 // writeInputs lays out what the task is given: artifacts and handovers, as
@@ -613,6 +629,22 @@ func (r *runner) finished(ctx context.Context, a *attempt) {
 func (r *runner) clearAway(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// What git had only begun to make keeps it from working at all.
+	if len(r.registered("tree-")) > 0 {
+		for _, t := range r.loaded.Progress.Tasks {
+			if t.last.State != eventStarted {
+				continue
+			}
+			a := r.attempt(r.loaded.Plan.Task(t.Task), t.last.Attempt, t.last.Place, "", "")
+			if err := r.stopLeftover(ctx, a); err != nil {
+				return err
+			}
+			r.sweep(a, true)
+		}
+		for _, name := range []string{inspectVerify, inspectReview} {
+			r.sweep(&attempt{task: &Task{ID: name}, dir: filepath.Join(r.home(), name)}, true)
+		}
+	}
 	for _, t := range slices.Clone(r.loaded.Progress.Tasks) {
 		if t.last.State != eventStarted && t.last.State != eventDone && t.last.State != eventKilled {
 			continue
@@ -703,7 +735,8 @@ func (r *runner) stopLeftover(ctx context.Context, a *attempt) error {
 		if err == nil || !errors.Is(err, lock.ErrHeld) {
 			return nil
 		}
-		if tries == 2 {
+		// Without a group it is git, which comes to its end.
+		if tries == 2 && exists(a.file("group")) || tries == 30 {
 			return fault.New(fault.Conflict, "task-alive", "task '%s' of run '%s' is still running, in '%s'", a.task.ID, r.o.Run, a.dir).
 				WithHint("end its processes and try again")
 		}
@@ -731,10 +764,38 @@ func (r *runner) discard(ctx context.Context, a *attempt) error {
 	remove := func() error {
 		return r.repo.Git().Command(context.WithoutCancel(ctx), "worktree", "remove", "--force", "--force", a.tree()).Run()
 	}
-	err := remove()
-	if err != nil {
+	if err := remove(); err != nil {
 		os.RemoveAll(a.tree())
-		remove()
+		if err := remove(); err != nil {
+			r.sweep(a, false)
+		}
 	}
 	return os.RemoveAll(a.dir)
+}
+
+// registered lists what git keeps of worktrees whose name begins so.
+func (r *runner) registered(prefix string) (dirs []string) {
+	all := filepath.Join(r.repo.Git().CommonDir, "worktrees")
+	entries, _ := os.ReadDir(all)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) {
+			dirs = append(dirs, filepath.Join(all, e.Name()))
+		}
+	}
+	return dirs
+}
+
+// sweep removes what git keeps of an attempt's worktree in the git directory,
+// or only what it had not come to finish.
+func (r *runner) sweep(a *attempt, unfinished bool) {
+	for _, dir := range r.registered(a.name()) {
+		finished := true
+		for _, name := range []string{"gitdir", "commondir", "HEAD"} {
+			info, err := os.Stat(filepath.Join(dir, name))
+			finished = finished && err == nil && info.Size() > 0
+		}
+		if !unfinished || !finished {
+			os.RemoveAll(dir)
+		}
+	}
 }

@@ -292,7 +292,8 @@ func (r *runner) whilePaid(ctx context.Context) (context.Context, context.Cancel
 		return ctx, func() {}
 	}
 	left := time.Duration((most - p.earlier - r.elapsed()) * float64(time.Minute))
-	return context.WithTimeoutCause(ctx, max(left, 0), spentError(p.Calls, most))
+	spent := fault.New(fault.Negative, budgetSpent, "the budget of %d minutes is spent", p.Planned.Budget.MaxMinutes)
+	return context.WithTimeoutCause(ctx, max(left, 0), spent)
 }
 
 // tasks executes until nothing is running and nothing more can start.
@@ -328,9 +329,9 @@ func (r *runner) tasks(ctx context.Context) error {
 	if failure != nil {
 		return failure
 	}
-	if cause := context.Cause(ctx); hasCode(cause, budgetSpent) {
+	if hasCode(context.Cause(ctx), budgetSpent) {
 		r.mu.Lock()
-		r.budget = cause
+		r.budget = spentError(r.loaded.Progress.Calls, r.loaded.Progress.earlier+r.elapsed())
 		r.mu.Unlock()
 		return nil
 	}

@@ -392,6 +392,49 @@ func TestATaskWhoseEndWasTornApartIsDone(t *testing.T) {
 	s.cleared()
 }
 
+// A git that is killed while it makes a worktree leaves a state in which no git
+// works any more: that is ours to clear away.
+func TestAWorktreeThatWasOnlyBegun(t *testing.T) {
+	t.Parallel()
+	s := planned(t)
+	before := s.user()
+	whole := s.clone().placed()
+	whole.checkpoint("run", "plan.toml", "--run", "one")
+	tree := whole.git("rev-parse", "checkpoint/one^{tree}")
+	for name, half := range map[string]func(admin string){
+		"empty": func(admin string) { os.Truncate(filepath.Join(admin, "commondir"), 0) },
+		"bare": func(admin string) {
+			os.RemoveAll(admin)
+			os.Mkdir(admin, 0o755)
+			os.WriteFile(filepath.Join(admin, "locked"), []byte("initializing"), 0o644)
+		},
+		"locked":  func(admin string) { os.WriteFile(filepath.Join(admin, "locked"), []byte("initializing"), 0o644) },
+		"no-head": func(admin string) { os.Remove(filepath.Join(admin, "HEAD")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := sandbox{t, s.dir}.clone().placed()
+			os.WriteFile(at.beside("pace"), []byte("20"), 0o644)
+			cmd, _, _ := at.checkpointCommand("run", "plan.toml", "--run", "one")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			at.until(func() bool { return at.lines("ran")["a"] == 1 })
+			cmd.Process.Kill()
+			cmd.Wait()
+			os.Remove(at.beside("pace"))
+			admins, _ := filepath.Glob(filepath.Join(at.dir, ".git", "worktrees", "*"))
+			for _, admin := range admins {
+				half(admin)
+			}
+			at.checkpoint("resume", "one")
+			at.goesOn(before, tree)
+			if left, _ := os.ReadDir(filepath.Join(at.dir, ".git", "worktrees")); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
 // Of two that go on with a run one works, the other is told so.
 func TestTwoRunnersOfOneRun(t *testing.T) {
 	t.Parallel()
