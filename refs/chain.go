@@ -278,12 +278,78 @@ func (r *Repository) readCommit(ctx context.Context, id string) (*Checkpoint, bo
 // start commit that stands on no checkpoint. visit returns false to end it
 // early. A commit of the chain that cannot be read is ErrIntegrity.
 func (r *Repository) Walk(ctx context.Context, tip string, visit func(*Checkpoint) bool) error {
-	p, err := r.git.Command(ctx, "rev-list", "--first-parent", "--header", tip).Start()
+	w := &walk{tip: tip, visit: visit}
+	next := tip
+	if !r.git.Shallow {
+		var err error
+		if next, err = r.walkShort(ctx, w); err != nil || next == "" {
+			return err
+		}
+	}
+	return r.walkLong(ctx, w, next)
+}
+
+// walk is one visit of a chain.
+type walk struct {
+	tip   string
+	run   string // of the tip
+	visit func(*Checkpoint) bool
+}
+
+// take visits a commit of the chain and says whether the walk ends with it.
+func (w *walk) take(id string, data []byte) (c *Checkpoint, end bool, err error) {
+	c, ok, err := ParseCheckpoint(id, data)
+	if err != nil {
+		return nil, true, err
+	}
+	if !ok {
+		// The chain ended without a start commit: not ours any more.
+		return nil, true, brokenChain(w.tip, fmt.Errorf("commit %s has no %s trailer", id, TrailerRun))
+	}
+	if w.run == "" {
+		w.run = c.Run
+	}
+	c.Inherited = c.Run != w.run
+	last := c.Kind == KindStart && !c.Lineage.Inherits()
+	return c, !w.visit(c) || last, nil
+}
+
+// shortChain is how many commits are read one by one before git is started to
+// list the rest, which costs a process but less for each.
+const shortChain = 32
+
+// walkShort reads the beginning of a chain from the object store. It returns
+// where to go on, "" if the walk has ended.
+func (r *Repository) walkShort(ctx context.Context, w *walk) (next string, err error) {
+	next = w.tip
+	for range shortChain {
+		kind, data, err := r.objects.Read(ctx, next)
+		if err == nil && kind != object.Commit {
+			err = fmt.Errorf("object %s is a %s", next, kind)
+		}
+		if err != nil {
+			return "", brokenChain(w.tip, err)
+		}
+		c, end, err := w.take(next, data)
+		if err != nil || end {
+			return "", err
+		}
+		if next = c.Previous(); next == "" {
+			return "", brokenChain(w.tip, errNoStart)
+		}
+	}
+	return next, nil
+}
+
+var errNoStart = errors.New("it has no start commit")
+
+// walkLong lets git list a chain.
+func (r *Repository) walkLong(ctx context.Context, w *walk, from string) error {
+	p, err := r.git.Command(ctx, "rev-list", "--first-parent", "--header", from).Start()
 	if err != nil {
 		return err
 	}
 	in := bufio.NewReaderSize(p.Stdout, 64<<10)
-	run := ""
 	for {
 		record, err := in.ReadString(0)
 		if err == io.EOF && record == "" {
@@ -291,36 +357,21 @@ func (r *Repository) Walk(ctx context.Context, tip string, visit func(*Checkpoin
 		}
 		if err != nil && err != io.EOF {
 			p.Stop()
-			return brokenChain(tip, err)
+			return brokenChain(w.tip, err)
 		}
 		id, data, _ := strings.Cut(strings.TrimSuffix(record, "\x00"), "\n")
-		c, ok, err := ParseCheckpoint(id, []byte(unindent(data)))
-		if err != nil {
+		if _, end, err := w.take(id, []byte(unindent(data))); err != nil || end {
 			p.Stop()
 			return err
 		}
-		if !ok {
-			// The chain ended without a start commit: not ours any more.
-			p.Stop()
-			return brokenChain(tip, fmt.Errorf("commit %s has no %s trailer", id, TrailerRun))
-		}
-		if run == "" {
-			run = c.Run
-		}
-		c.Inherited = c.Run != run
-		last := c.Kind == KindStart && !c.Lineage.Inherits()
-		if !visit(c) || last {
-			p.Stop()
-			return nil
-		}
 	}
 	if err := p.Wait(); err != nil {
-		return brokenChain(tip, err)
+		return brokenChain(w.tip, err)
 	}
 	if r.git.Shallow {
 		return nil
 	}
-	return brokenChain(tip, errors.New("it has no start commit"))
+	return brokenChain(w.tip, errNoStart)
 }
 
 func brokenChain(tip string, err error) error {

@@ -9,6 +9,7 @@
 package refs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -16,11 +17,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"github.com/go-git/go-billy/v5/osfs"
-	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
-	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
@@ -38,10 +34,9 @@ var (
 // Repository is a git repository seen as a place of checkpoints. It is not
 // safe for concurrent use; open one for each goroutine.
 type Repository struct {
-	git      *git.Repo
-	objects  object.Store
-	worktree *filesystem.Storage // refs of this worktree; nil where go-git cannot read them
-	common   *filesystem.Storage
+	git     *git.Repo
+	objects object.Store
+	files   bool // refs are files, which are read without asking git
 }
 
 // Open opens the repository that dir lies in, as git would find it from
@@ -53,10 +48,7 @@ func Open(ctx context.Context, dir string) (*Repository, error) {
 		return nil, err
 	}
 	r := &Repository{git: g, objects: object.Open(g)}
-	if g.RefFormat() == "files" {
-		r.worktree = filesystem.NewStorage(osfs.New(g.Dir), cache.NewObjectLRU(0))
-		r.common = filesystem.NewStorage(osfs.New(g.CommonDir), cache.NewObjectLRU(0))
-	}
+	r.files = g.RefFormat() == "files"
 	return r, nil
 }
 
@@ -72,7 +64,7 @@ func (r *Repository) Objects() object.Store { return r.objects }
 // Ref returns the object id that a ref holds, empty when there is no such
 // ref. A ref that git could not read is ErrIntegrity.
 func (r *Repository) Ref(ctx context.Context, name string) (string, error) {
-	if r.common == nil {
+	if !r.files {
 		// A pattern stands for what is below it too.
 		out, err := r.git.Command(ctx, "for-each-ref", "--format=%(refname) %(objectname)", "--count=1", name).Text()
 		id, ok := strings.CutPrefix(out, name+" ")
@@ -81,8 +73,8 @@ func (r *Repository) Ref(ctx context.Context, name string) (string, error) {
 		}
 		return id, err
 	}
-	// The file first: go-git takes one that is empty or unreadable for absent,
-	// and looks for an older value in packed-refs.
+	// The file first: it is newer than what packed-refs says, and one that is
+	// empty or unreadable is damage, not absence.
 	data, err := os.ReadFile(filepath.Join(r.git.CommonDir, filepath.FromSlash(name)))
 	if err == nil {
 		return r.looseRef(ctx, name, string(data))
@@ -90,17 +82,36 @@ func (r *Repository) Ref(ctx context.Context, name string) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !isDir(r.git.CommonDir, name) {
 		return "", damagedRef(name, err)
 	}
-	ref, err := r.common.Reference(plumbing.ReferenceName(name))
-	switch {
-	case errors.Is(err, plumbing.ErrReferenceNotFound):
+	return r.packedRef(name)
+}
+
+// packedRef looks a ref up in packed-refs, which a repository with many runs
+// makes large: it is searched, not parsed.
+func (r *Repository) packedRef(name string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(r.git.CommonDir, "packed-refs"))
+	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
-	case err != nil:
-		return "", damagedRef(name, err)
-	case r.git.ObjectFormat != "sha1" || ref.Type() != plumbing.HashReference:
-		// go-git cuts longer ids.
-		return r.followRef(ctx, name)
 	}
-	return ref.Hash().String(), nil
+	if err != nil {
+		return "", damagedRef(name, err)
+	}
+	length, line := 2*r.git.HashLen(), []byte(" "+name+"\n")
+	for from := 0; ; {
+		i := bytes.Index(data[from:], line)
+		if i < 0 {
+			return "", nil
+		}
+		i += from
+		begin := i - length
+		if begin == 0 || begin > 0 && data[begin-1] == '\n' {
+			id := string(data[begin:i])
+			if !object.IsID(id) {
+				return "", damagedRef(name, errors.New("packed-refs holds no object id for it"))
+			}
+			return id, nil
+		}
+		from = i + 1
+	}
 }
 
 // looseRef reads what a ref's file holds.
@@ -168,7 +179,7 @@ func (r *Repository) Head(ctx context.Context) (Head, error) {
 // symbolic returns what a per-worktree symbolic ref points at, "" if it is
 // none or absent.
 func (r *Repository) symbolic(ctx context.Context, name string) (string, error) {
-	if r.worktree != nil {
+	if r.files {
 		data, err := os.ReadFile(filepath.Join(r.git.Dir, name))
 		if errors.Is(err, os.ErrNotExist) {
 			return "", nil

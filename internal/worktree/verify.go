@@ -24,7 +24,9 @@ type verifier struct {
 	yield func(Finding)
 	tips  []string          // what is sound so far, for the check of objects
 	names map[string]string // runs by their name in lower case
-	own   map[string][]own  // the commits of each run that can be walked, newest first
+	// planned are the runs that have, or by their journal should have, a plan.
+	planned map[string]bool
+	own     map[string][]own // the commits of each run that can be walked, newest first
 
 	damaged map[string]bool // refs with a fault
 }
@@ -38,7 +40,7 @@ type own struct {
 // Verify checks every ref, chain, note and object of checkpoints and hands
 // over each fault. The error is for what kept it from checking.
 func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
-	v := &verifier{w: w, yield: yield, names: map[string]string{}, own: map[string][]own{}, damaged: map[string]bool{}}
+	v := &verifier{w: w, yield: yield, names: map[string]string{}, own: map[string][]own{}, planned: map[string]bool{}, damaged: map[string]bool{}}
 	list, err := v.refs(ctx)
 	if err != nil {
 		return err
@@ -58,7 +60,9 @@ func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
 			noted[run] = true
 			v.notes(ctx, run, r, runs)
 		case strings.HasPrefix(r.name, refs.SeedPrefix):
-			if run := strings.TrimPrefix(r.name, refs.SeedPrefix); !runs[run] {
+			run := strings.TrimPrefix(r.name, refs.SeedPrefix)
+			v.planned[run] = true
+			if !runs[run] {
 				v.found("debris", r.name, r.id, "it is the seed of a run that is not there")
 			}
 			v.tips = append(v.tips, r.id)
@@ -72,6 +76,9 @@ func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
 		}
 	}
 	for _, run := range slices.Sorted(maps.Keys(v.own)) {
+		if !v.planned[run] {
+			continue
+		}
 		// Of a run whose journal is damaged, that was said.
 		if err := rerun.Verify(ctx, v.w.repo, run); err != nil && noted[run] && !v.damaged[refs.NotesRef(run)] {
 			v.found(code(err, "plan-damaged"), refs.SeedRef(run), "", "%v", err)
@@ -272,6 +279,11 @@ func (v *verifier) notes(ctx context.Context, run string, r namedRef, runs map[s
 			return nil
 		}
 		lines, err := notes.Parse(data)
+		for _, l := range lines {
+			if l.Event == rerun.EventPlanned {
+				v.planned[run] = true
+			}
+		}
 		if err == nil {
 			var state notes.State
 			if state, err = notes.Derive(lines); err == nil && starts[id] && !state.Known {
