@@ -773,6 +773,19 @@ func (r *runner) discard(ctx context.Context, a *attempt) error {
 	return os.RemoveAll(a.dir)
 }
 
+// RemoveHome removes the directories of a run's attempts, see Home, also those
+// that were kept, and what git knows of their worktrees.
+func RemoveHome(ctx context.Context, repo *refs.Repository, home string) {
+	r := &runner{repo: repo}
+	entries, _ := os.ReadDir(home)
+	for _, e := range entries {
+		a := &attempt{dir: filepath.Join(home, e.Name())}
+		os.Remove(a.file("kept"))
+		r.discard(ctx, a)
+	}
+	os.RemoveAll(home)
+}
+
 // registered lists what git keeps of worktrees whose name begins so.
 func (r *runner) registered(prefix string) (dirs []string) {
 	all := filepath.Join(r.repo.Git().CommonDir, "worktrees")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -467,11 +466,7 @@ func (w *Worktree) clearLeftovers(ctx context.Context, req PruneRequest, runs []
 		if req.DryRun {
 			continue
 		}
-		trees, _ := filepath.Glob(filepath.Join(escapeGlob(home), "*", "tree"))
-		for _, tree := range trees {
-			w.git.Command(ctx, "worktree", "remove", "--force", tree).Run()
-		}
-		os.RemoveAll(home)
+		rerun.RemoveHome(ctx, w.repo, home)
 	}
 	out, err := w.git.Command(ctx, "for-each-ref", "--format=%(objectname) %(refname)", refs.NotesPrefix, refs.SeedPrefix).Output()
 	if err != nil {
