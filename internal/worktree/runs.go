@@ -169,46 +169,62 @@ func entryOf(c *refs.Checkpoint) Entry {
 	}
 }
 
-// records adds what the notes say to entries, in one bulk read for each fan-out.
+// records adds what the notes say to entries: one listing of each run's notes,
+// one bulk read of those that are wanted.
 func (w *Worktree) records(ctx context.Context, entries []Entry) error {
+	noted := map[string]map[string]string{} // by run: object to note
+	var names []string
+	var of []int
+	for i, e := range entries {
+		if _, listed := noted[e.Run]; !listed {
+			list, err := w.listNotes(ctx, e.Run)
+			if err != nil {
+				return err
+			}
+			noted[e.Run] = list
+		}
+		if blob, ok := noted[e.Run][e.Checkpoint]; ok {
+			names, of = append(names, blob), append(of, i)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
 	batch, err := object.OpenBatch(ctx, w.git)
 	if err != nil {
 		return err
 	}
 	defer batch.Close()
-	left := make([]int, len(entries))
-	for i := range entries {
-		left[i] = i
-	}
-	// The fan-out that held the last one most likely holds the next.
-	for levels := 0; levels <= 2 && len(left) > 0; levels++ {
-		names := make([]string, len(left))
-		for j, i := range left {
-			names[j] = refs.NotesRef(entries[i].Run) + ":" + fanOut(entries[i].Checkpoint, levels)
+	return batch.ReadAll(names, func(j int, found bool, _ string, _ object.Kind, data []byte) error {
+		if !found {
+			w.warn("the record of checkpoint %.12s is missing", entries[of[j]].Checkpoint)
+			return nil
 		}
-		var missed []int
-		err := batch.ReadAll(names, func(j int, found bool, _ string, _ object.Kind, data []byte) error {
-			if !found {
-				missed = append(missed, left[j])
-				return nil
-			}
-			return w.applyRecord(&entries[left[j]], data)
-		})
-		if err != nil {
-			return err
-		}
-		left = missed
-	}
-	return nil
+		return w.applyRecord(&entries[of[j]], data)
+	})
 }
 
-func fanOut(id string, levels int) string {
-	var b strings.Builder
-	for range levels {
-		b.WriteString(id[:2] + "/")
-		id = id[2:]
+// listNotes lists the notes of a run: the blob of each object that has one.
+func (w *Worktree) listNotes(ctx context.Context, run string) (map[string]string, error) {
+	commit, err := w.repo.Ref(ctx, refs.NotesRef(run))
+	if err != nil || commit == "" {
+		return nil, err
 	}
-	return b.String() + id
+	out, err := w.git.Command(ctx, "ls-tree", "-r", "-z", "--full-tree", commit).Output()
+	if err != nil {
+		w.warn("the notes of run '%s' cannot be read: %v", run, err)
+		return nil, nil
+	}
+	list := map[string]string{}
+	for _, line := range strings.Split(string(out), "\x00") {
+		meta, path, ok := strings.Cut(line, "\t")
+		fields := strings.Fields(meta)
+		// Any fan-out will do: the path without slashes is the object.
+		if id := strings.ReplaceAll(path, "/", ""); ok && len(fields) == 3 && object.IsID(id) {
+			list[id] = fields[2]
+		}
+	}
+	return list, nil
 }
 
 func (w *Worktree) applyRecord(e *Entry, data []byte) error {
