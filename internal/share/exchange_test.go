@@ -358,3 +358,73 @@ func TestClonesEndEqual(t *testing.T) {
 		})
 	}
 }
+
+// A pull that is killed between any two of its steps is finished by the next
+// one: nothing is lost, and whoever worked on a run that diverged works on.
+func TestKilledPull(t *testing.T) {
+	t.Parallel()
+	_, one, two := pair(t, servers[0])
+	one.save("r", "work", "one")
+	one.git("checkpoint", "push", "--secrets", "off")
+	two.save("r", "work", "two")
+	tip := two.git("rev-parse", runPrefix+"r")
+	fork := runPrefix + "r." + tip[:12]
+	killed := 0
+	for n := 1; ; n++ {
+		at := two.copyTo(fmt.Sprintf("killed-%d", n))
+		_, _, code := at.try([]string{"GIT_CHECKPOINT_KILL=" + strconv.Itoa(n)}, "checkpoint", "pull")
+		if code == 0 {
+			break
+		}
+		killed++
+		if held := at.git("rev-list", "--glob="+runPrefix+"*"); !strings.Contains(held, tip) {
+			t.Errorf("killed at %d: no run has the checkpoint", n)
+		}
+		at.git("checkpoint", "pull")
+		if run := at.git("symbolic-ref", "CHECKPOINT_HEAD"); run != fork {
+			t.Errorf("killed at %d: the current run is %s, not %s", n, run, fork)
+		}
+		if got := at.shared()[runPrefix+"r"]; got != one.shared()[runPrefix+"r"] {
+			t.Errorf("killed at %d: r is %s", n, got)
+		}
+		at.git("checkpoint", "verify")
+		os.RemoveAll(at.dir)
+	}
+	if killed < 5 {
+		t.Errorf("it was killed at %d steps only", killed)
+	}
+}
+
+// Two clones with unrelated runs of one name and a seed each: the seed of the
+// one that loses the name goes with its run.
+func TestSeedsFollowTheirRuns(t *testing.T) {
+	t.Parallel()
+	remote, one, _ := pair(t, servers[0])
+	three := clone{t, filepath.Join(filepath.Dir(one.dir), "three"), one.env}
+	one.git("clone", "-q", remote.dir, three.dir)
+	three.save("r", "plan", "three")
+	seeds := map[string]string{}
+	for name, c := range map[string]clone{"one": one, "three": three} {
+		// A plan alone, as of a run that is no rerun.
+		if err := os.WriteFile(filepath.Join(c.dir, ".git", "plan.toml"), []byte("# "+name+"\n"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		blob := c.git("hash-object", "-w", ".git/plan.toml")
+		index := []string{"GIT_INDEX_FILE=" + filepath.Join(c.dir, ".git", "seed-index")}
+		c.try(index, "update-index", "--add", "--cacheinfo", "100644,"+blob+",plan.toml")
+		tree, _, _ := c.try(index, "write-tree")
+		seeds[name] = c.git("commit-tree", strings.TrimSpace(tree), "-m", "seed")
+		c.git("update-ref", "refs/checkpoints/seeds/r", seeds[name])
+	}
+	one.git("checkpoint", "push", "--secrets", "off")
+	tip := three.git("rev-parse", "--short=12", runPrefix+"r")
+	three.git("checkpoint", "push", "--secrets", "off")
+	one.git("checkpoint", "pull")
+	for _, c := range []clone{one, three, remote} {
+		got := c.refs("refs/checkpoints/seeds")
+		want := map[string]string{"refs/checkpoints/seeds/r": seeds["one"], "refs/checkpoints/seeds/r." + tip: seeds["three"]}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s has the seeds %v, want %v", filepath.Base(c.dir), got, want)
+		}
+	}
+}

@@ -316,15 +316,16 @@ func (m *merging) makeFork(ctx context.Context, source, start *refs.Checkpoint) 
 	if err := book.Commit(ctx, tx, "run "+m.fork+": diverged from "+m.run, by); err != nil {
 		return err
 	}
-	if m.other {
-		// The seed was that of our run.
-		seed, err := m.repo.Ref(ctx, refs.SeedRef(m.run))
-		if err != nil {
-			return err
-		}
-		if seed != "" {
-			tx.Set(refs.SeedRef(m.fork), seed, "")
-		}
+	seed, err := m.repo.Ref(ctx, refs.SeedRef(m.run))
+	if err != nil {
+		return err
+	}
+	theirs, err := m.repo.Ref(ctx, m.remoteRef("seeds", m.run))
+	if err != nil {
+		return err
+	}
+	if seed != "" && seed != theirs && (theirs != "" || m.other) {
+		tx.Set(refs.SeedRef(m.fork), seed, "") // it was that of our run
 	}
 	tx.Set(refs.RunRef(m.fork), begin.ID, "")
 	return tx.Commit(ctx)
@@ -439,7 +440,7 @@ func (m *merging) seed(ctx context.Context) error {
 	case m.other && theirs == "":
 		m.tx.Delete(refs.SeedRef(m.run), ours) // it went with our run
 	case theirs == "":
-	case ours == "" || m.other:
+	case ours == "" || m.fork != "":
 		m.tx.Set(refs.SeedRef(m.run), theirs, ours)
 	default:
 		m.leave(refs.SeedRef(m.run), errors.New("the remote has another seed under this name; ours is kept"))

@@ -460,7 +460,15 @@ func (x *exchange) push(ctx context.Context, specs, runs []string) (again bool, 
 }
 
 func (x *exchange) pushPart(ctx context.Context, specs []string) error {
-	args := append([]string{"push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no", quiet(x.o.Progress), x.o.Remote}, specs...)
+	progress := "--no-progress" // --quiet would keep to itself what was taken
+	if x.o.Progress {
+		progress = "--progress"
+	}
+	args := append([]string{"push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no", progress, x.o.Remote}, specs...)
+	if _, ok := x.repo.Git().Config.Get("remote." + x.o.Remote + ".mirror"); ok {
+		// It would push every ref, and force them.
+		args = append([]string{"-c", "remote." + x.o.Remote + ".mirror=false"}, args...)
+	}
 	c, cancel := x.network(ctx, args...)
 	defer cancel()
 	out, err := c.Output()
