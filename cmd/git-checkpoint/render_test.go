@@ -187,7 +187,7 @@ func TestStatusIsPrinted(t *testing.T) {
 			"run 'r': completed, archived\n" + entryLine(entry, 0) + "no file changed since, but what is staged\n", ""},
 		{"changed", worktree.Status{Run: "r", RunStatus: "open", Checkpoint: idA, Entry: entry, Changed: []string{"a\nb"}, UndoAvailable: 1, RedoAvailable: 1},
 			"run 'r': open\n" + entryLine(entry, 0) + "1 path changed since:\n  \"a\\nb\"\n",
-			"hint: git checkpoint undo takes back the last restore or switch\nhint: git checkpoint redo goes forward again\n"},
+			"hint: git checkpoint undo takes back the last restore, rewind or switch\nhint: git checkpoint redo goes forward again\n"},
 		{"interrupted", worktree.Status{RestoreInProgress: &worktree.RestoreInProgress{Operation: "restore", Checkpoint: idA, At: at}},
 			"interrupted: restore of aaaaaaaaaa, begun 2026-11-30 12:00:00\nno current run\n",
 			"hint: git checkpoint restore --continue finishes it, git checkpoint undo rolls it back\nhint: git checkpoint save starts one\n"},

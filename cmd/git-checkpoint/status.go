@@ -72,7 +72,7 @@ func (c *call) status(s *worktree.Status) {
 	}
 	c.changes(s)
 	if s.UndoAvailable > 0 {
-		c.Hint("git checkpoint undo takes back the last restore or switch")
+		c.Hint("git checkpoint undo takes back the last restore, rewind or switch")
 	}
 	if s.RedoAvailable > 0 {
 		c.Hint("git checkpoint redo goes forward again")
