@@ -31,6 +31,7 @@ func run() error {
 	}
 	out := bufio.NewWriter(os.Stdout)
 	err = secrets.Receive(os.Stdin, func(p secrets.Part) error {
+		//lint:ignore SA1019 Detect takes no other type yet
 		for _, f := range detector.Detect(detect.Fragment{Raw: string(p.Data), FilePath: p.Path}) {
 			finding := secrets.Finding{Blob: p.Blob, Path: p.Path, Line: p.Line + f.StartLine + 1, Rule: f.RuleID, Hash: secrets.HashOf(f.Secret)}
 			if err := json.NewEncoder(out).Encode(finding); err != nil {
