@@ -149,25 +149,34 @@ func (r *Repository) locksOf(updates []update) []string {
 
 // removeDeadLock removes a lock that was made when the dead writer was at
 // work and that nobody has touched for a while: a live git holds a ref's lock
-// for milliseconds only.
+// for milliseconds only. The lock of all packed refs it may hold longer, when
+// somebody packs many; that one is given more time to go away by itself.
 func removeDeadLock(ctx context.Context, path string, begun time.Time) {
 	before, err := os.Lstat(path)
 	if err != nil || before.ModTime().Before(begun.Add(-2*time.Second)) || before.ModTime().After(begun.Add(30*time.Second)) {
 		return
 	}
-	if wait := time.Second - time.Since(before.ModTime()); wait > 0 {
+	patience := time.Second
+	if strings.HasPrefix(filepath.Base(path), "packed-refs.") {
+		patience = 10 * time.Second
+	}
+	for {
+		now, err := os.Lstat(path)
+		if err != nil || !os.SameFile(before, now) || !now.ModTime().Equal(before.ModTime()) {
+			return
+		}
+		if time.Since(before.ModTime()) > patience {
+			break
+		}
 		select {
-		case <-time.After(wait):
+		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
 			return
 		}
 	}
-	after, err := os.Lstat(path)
-	if err == nil && os.SameFile(before, after) && after.ModTime().Equal(before.ModTime()) {
-		git.Trace("remove the lock of a dead writer: %s", path)
-		os.Remove(path)
-		git.Step("dead lock removed")
-	}
+	git.Trace("remove the lock of a dead writer: %s", path)
+	os.Remove(path)
+	git.Step("dead lock removed")
 }
 
 // removeDebris deletes notes and seeds that the dead writer wrote for a run
