@@ -136,9 +136,9 @@ func restore(count int) func(b *bench, dir string) (ours, git side, err error) {
 }
 
 func log(count int) func(b *bench, dir string) (ours, git side, err error) {
-	return func(b *bench, dir string) (ours, git side, err error) {
+	return func(b *bench, _ string) (ours, git side, err error) {
 		// A repository beside, so that the other rows do not have its objects.
-		dir, err = b.repository(repositories["small"], "log")
+		dir, err := b.repository(repositories["small"], "log")
 		if err == nil {
 			err = longRun(dir, "long", count)
 		}
