@@ -69,6 +69,9 @@ func external(ctx context.Context, repo *refs.Repository, o Options, do func(*ru
 		return err
 	}
 	defer release()
+	if err := repo.Recover(ctx); err != nil {
+		return err
+	}
 	r := &runner{o: o, repo: repo, begun: time.Now()}
 	l, err := Load(ctx, repo, o.Run, false)
 	if err != nil {

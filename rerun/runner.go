@@ -66,6 +66,9 @@ func Execute(ctx context.Context, repo *refs.Repository, o Options) (*Result, er
 		return nil, err
 	}
 	defer release()
+	if err := repo.Recover(ctx); err != nil {
+		return nil, err
+	}
 	r := &runner{o: o, repo: repo, begun: time.Now()}
 	if err := r.reload(ctx); err != nil {
 		return nil, err
