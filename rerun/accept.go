@@ -33,7 +33,7 @@ func (r *runner) measure(ctx context.Context, a *attempt) (commit, failure strin
 		return "", "", err
 	}
 	for _, s := range skipped {
-		r.say("%s: '%s' is left out: %s", a.task.ID, s.Path, s.Reason)
+		r.tell(a.task.ID, "", "'%s' is left out: %s", s.Path, s.Reason)
 	}
 	a.skipped = skipped
 	r.mu.Lock()
@@ -423,7 +423,7 @@ func (r *runner) integrate(ctx context.Context, a *attempt, candidate, head stri
 		}
 		return false, err
 	}
-	r.say("%s: done (%.12s)", a.task.ID, candidate)
+	r.tell(a.task.ID, Done, "done (%.12s)", candidate)
 	r.finished(ctx, a)
 	return true, nil
 }
@@ -481,7 +481,7 @@ func (r *runner) artifacts(ctx context.Context, a *attempt, tree string) ([]arti
 		case err != nil:
 			return err
 		case kind == "":
-			r.say("%s: it names the artifact '%s' at '%s', and there is nothing", a.task.ID, name, path)
+			r.tell(a.task.ID, "", "it names the artifact '%s' at '%s', and there is nothing", name, path)
 			return nil
 		}
 		made := artifact{Name: name, Path: path}
@@ -546,7 +546,7 @@ func (r *runner) deliverOnce(ctx context.Context, a *attempt, repair bool) (comm
 		}
 		if probe.OK() {
 			d.State, d.Reference = "adopted", strings.TrimSpace(probe.Stdout)
-			r.say("%s: it is delivered already: %s", a.task.ID, firstLine(d.Reference))
+			r.tell(a.task.ID, "", "it is delivered already: %s", firstLine(d.Reference))
 			return probe, r.delivery(ctx, d)
 		}
 	}
@@ -734,7 +734,7 @@ func (r *runner) verify(ctx context.Context, head, tree string) (ok bool, reason
 	known := r.loaded.Progress.Verified
 	r.mu.Unlock()
 	if known == nil || known.Tree != tree || known.Digest != d || known.Commit != head || !known.OK {
-		r.say("verifying the result")
+		r.tell("", "", "verifying the result")
 		result, err := r.inspect(ctx, inspectVerify, head, &Task{ID: "verify", Kind: refs.KindDeterministic}, r.loaded.Plan.Verify, "")
 		if err != nil {
 			return false, "", err
@@ -762,7 +762,7 @@ func (r *runner) review(ctx context.Context, subject, head, tree string) (ok boo
 	if err != nil || known != nil {
 		return known != nil, "", err
 	}
-	r.say("review of %s", subject)
+	r.tell("", "", "review of %s", subject)
 	t := &Task{ID: "review", Kind: refs.KindAgent, Member: plan.Review.Member}
 	result, err := r.inspect(ctx, inspectReview, head, t, plan.Review.Run, brief, "CHECKPOINT_REVIEW="+subject)
 	if err != nil {
@@ -830,7 +830,7 @@ func (r *runner) handBack(ctx context.Context, subject, reason string) (bool, er
 	}
 	err := r.write(ctx, "handed back", func(_ *refs.Transaction, by refs.Identity) (string, error) {
 		for _, t := range repairable {
-			r.say("%s: handed back by the review of %s: %s", t.ID, subject, firstLine(reason))
+			r.tell(t.ID, Ready, "handed back by the review of %s: %s", subject, firstLine(reason))
 			e := TaskEvent{Task: t.ID, State: eventReturned, Reason: "the review of " + subject + " rejected it:\n" + reason, Elapsed: r.elapsed()}
 			if err := r.loaded.book.Add(ctx, r.loaded.Start.ID, by.When, EventTask, e); err != nil {
 				return "", err

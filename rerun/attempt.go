@@ -97,7 +97,7 @@ func (r *runner) task(ctx context.Context, id string) error {
 			return stopQuietly(err)
 		}
 		if outcome.conflict && conflicts == 0 {
-			r.say("%s: what it changed conflicts with what was integrated meanwhile; once more on the new head", id)
+			r.tell(id, "", "what it changed conflicts with what was integrated meanwhile; once more on the new head")
 			continue
 		}
 		if outcome.failure == "" {
@@ -154,7 +154,7 @@ func (r *runner) start(ctx context.Context, id string) (*attempt, error) {
 	if err := r.journal(ctx, EventTask, e); err != nil {
 		return nil, err
 	}
-	r.say("%s: attempt %d", t.ID, a.number)
+	r.tell(t.ID, Running, "attempt %d", a.number)
 	if err := r.makeWorktree(ctx, a); err != nil {
 		a.lock.Release()
 		return a, err
@@ -371,7 +371,7 @@ func (r *runner) repair(ctx context.Context, a *attempt, failure string) (bool, 
 		return false, err
 	}
 	a.number = status.Attempts + 1
-	r.say("%s: handed back: %s", a.task.ID, firstLine(failure))
+	r.tell(a.task.ID, Running, "handed back: %s", firstLine(failure))
 	e := TaskEvent{
 		Task: a.task.ID, State: eventStarted, Attempt: a.number, Place: a.place, Base: a.base, Member: a.task.Member, Call: true,
 		Repair: true, Reason: failure, Session: a.session, Elapsed: r.elapsed(),
@@ -483,7 +483,7 @@ func (r *runner) readResult(a *attempt) {
 	case errors.Is(err, fs.ErrNotExist):
 		return
 	case err != nil:
-		r.say("%s: its result file is left out: %v", a.task.ID, err)
+		r.tell(a.task.ID, "", "its result file is left out: %v", err)
 		return
 	}
 	a.takeResult(result)
@@ -522,7 +522,7 @@ func (r *runner) ask(ctx context.Context, a *attempt, result command.Result) err
 	if text == "" {
 		text = "(it asked without words)"
 	}
-	r.say("%s: asks: %s", a.task.ID, firstLine(text))
+	r.tell(a.task.ID, Waiting, "asks: %s", firstLine(text))
 	os.WriteFile(a.file("kept"), nil, 0o600)
 	safety, err := r.keepHalfDone(ctx, a)
 	if err != nil {
@@ -542,7 +542,7 @@ func (r *runner) ask(ctx context.Context, a *attempt, result command.Result) err
 func (r *runner) failed(ctx context.Context, a *attempt, reason string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.say("%s: failed: %s", a.task.ID, firstLine(reason))
+	r.tell(a.task.ID, Failed, "failed: %s", firstLine(reason))
 	safety, err := r.keepHalfDone(ctx, a)
 	if err != nil {
 		return err
@@ -578,7 +578,7 @@ func (r *runner) keepHalfDone(ctx context.Context, a *attempt) (string, error) {
 	}
 	tree, _, err := r.store(ctx, a.repo)
 	if err != nil {
-		r.say("%s: what it left in %s could not be saved: %v", a.task.ID, a.tree(), err)
+		r.tell(a.task.ID, "", "what it left in %s could not be saved: %v", a.tree(), err)
 		return "", nil
 	}
 	if base, err := r.repo.CommitTree(ctx, a.base); err == nil && base == tree {
@@ -616,11 +616,11 @@ func (r *runner) finished(ctx context.Context, a *attempt) {
 	a.lock.Release()
 	if len(a.skipped) > 0 {
 		os.WriteFile(a.file("kept"), nil, 0o600)
-		r.say("%s: not all that it made is in the result; see '%s'", a.task.ID, a.tree())
+		r.tell(a.task.ID, "", "not all that it made is in the result; see '%s'", a.tree())
 		return
 	}
 	if err := r.discard(ctx, a); err != nil {
-		r.say("%s: its worktree '%s' could not be removed: %v", a.task.ID, a.tree(), err)
+		r.tell(a.task.ID, "", "its worktree '%s' could not be removed: %v", a.tree(), err)
 	}
 }
 
@@ -717,7 +717,7 @@ func (r *runner) breakOff(ctx context.Context, a *attempt, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.keepKilled(ctx, a, reason); err != nil {
-		r.say("%s: what it did is kept in '%s': %v", a.task.ID, a.tree(), err)
+		r.tell(a.task.ID, "", "what it did is kept in '%s': %v", a.tree(), err)
 		return // resume tries again
 	}
 	a.lock.Release()
@@ -742,7 +742,7 @@ func (r *runner) stopLeftover(ctx context.Context, a *attempt) error {
 		}
 		if data, err := os.ReadFile(a.file("group")); err == nil {
 			if group, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && group > 1 {
-				r.say("%s: ending what a dead runner left running", a.task.ID)
+				r.tell(a.task.ID, "", "ending what a dead runner left running")
 				command.KillGroup(group)
 			}
 		}

@@ -60,7 +60,11 @@ func (p place) open() *refs.Repository {
 
 func (p place) options(run string, notify func(string)) rerun.Options {
 	return rerun.Options{
-		Run: run, Jobs: 4, Dir: filepath.Join(p.dir, "trees"), Notify: notify,
+		Run: run, Jobs: 4, Dir: filepath.Join(p.dir, "trees"), Notify: func(n rerun.Notice) {
+			if notify != nil {
+				notify(n.Task + ": " + n.Text)
+			}
+		},
 		Identity: func() (refs.Identity, error) { return person, nil },
 	}
 }

@@ -24,7 +24,7 @@ type Options struct {
 	MaxFileSize  int64    // bytes; untracked files above it are left out of a task's result; 0: no limit
 	Exclude      []string // gitignore patterns of files to leave out of it
 	Identity     func() (refs.Identity, error)
-	Notify       func(text string)  // told what happens, a line at a time; nil: nobody
+	Notify       func(Notice)       // told what happens, by several goroutines; nil: nobody
 	MemberStatus func(Member) error // says why a member may not work any more; nil: all may
 }
 
@@ -130,11 +130,16 @@ func (r *runner) mayGoOn(ctx context.Context) (*Result, error) {
 	return nil, nil
 }
 
-func (r *runner) say(format string, args ...any) {
+// Notice is something that happened while a run was executed.
+type Notice struct {
+	Task  string // empty: the run as a whole
+	State string // what the task is now: running, done, failed, …; empty: what it was
+	Text  string // a line for people, without the task
+}
+
+func (r *runner) tell(task, state, format string, args ...any) {
 	if r.o.Notify != nil {
-		r.telling.Lock()
-		defer r.telling.Unlock()
-		r.o.Notify(fmt.Sprintf(format, args...))
+		r.o.Notify(Notice{task, state, fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -182,7 +187,7 @@ func (r *runner) adopt(ctx context.Context) error {
 		if err := tx.Commit(ctx); err != nil {
 			return err
 		}
-		r.say("%s: done (%.12s), as its runner had written down", t.Task, commit.ID)
+		r.tell(t.Task, Done, "done (%.12s), as its runner had written down", commit.ID)
 		return r.reload(ctx)
 	}
 	return nil

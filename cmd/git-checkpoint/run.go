@@ -77,7 +77,7 @@ func runRun(c *call) error {
 		if c.flags.Bool("no-start") {
 			return c.begun(run)
 		}
-		c.progress("run '%s'", run)
+		c.Hint("run '%s'", run)
 		return c.execute(w, run, request.Jobs)
 	})
 }
@@ -108,12 +108,11 @@ func (c *call) readFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// progress tells people what happens, on standard error.
-func (c *call) progress(format string, args ...any) { c.Hint(format, args...) }
-
 // execute executes a run and prints how it ended.
 func (c *call) execute(w *worktree.Worktree, run string, jobs int) error {
-	result, err := w.ExecutePlan(c.ctx, run, jobs, func(text string) { c.progress("%s", text) })
+	tell, end := c.watching()
+	result, err := w.ExecutePlan(c.ctx, run, jobs, tell)
+	end()
 	if err != nil {
 		return err
 	}

@@ -161,3 +161,6 @@ func encode(w io.Writer, v any) error {
 
 // Watched says whether a person reads standard error as it is written.
 func (p *Printer) Watched() bool { return terminal(p.stderr) }
+
+// Stderr is standard error itself, for what is drawn on a terminal.
+func (p *Printer) Stderr() io.Writer { return p.stderr }

@@ -19,11 +19,10 @@ type PlanRequest struct {
 	Run    string // empty: made up
 	Jobs   int
 	Budget rerun.Budget
-	Notify func(string)
 }
 
 // planOptions are how this worktree executes plans.
-func (w *Worktree) planOptions(run string, jobs int, notify func(string)) (rerun.Options, error) {
+func (w *Worktree) planOptions(run string, jobs int, notify func(rerun.Notice)) (rerun.Options, error) {
 	dir, err := filepath.Abs(w.config.WorktreeDir)
 	if err != nil {
 		return rerun.Options{}, fault.New(fault.Fatal, "io", "find the directory for worktrees: %w", err)
@@ -79,7 +78,7 @@ func (w *Worktree) BeginPlan(ctx context.Context, req PlanRequest) (run string, 
 }
 
 // ExecutePlan executes all of a planned run that can be done now.
-func (w *Worktree) ExecutePlan(ctx context.Context, run string, jobs int, notify func(string)) (*rerun.Result, error) {
+func (w *Worktree) ExecutePlan(ctx context.Context, run string, jobs int, notify func(rerun.Notice)) (*rerun.Result, error) {
 	o, err := w.planOptions(run, jobs, notify)
 	if err != nil {
 		return nil, err
