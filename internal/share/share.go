@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sort"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/lock"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
 
@@ -429,6 +432,14 @@ func maxCommandLine() int {
 
 func (x *exchange) push(ctx context.Context, specs, runs []string) (again bool, err error) {
 	x.moved = nil
+	if len(specs) > fewSpecs {
+		done, patterns, err := x.stageSpecs(ctx, specs)
+		if err != nil {
+			return false, err
+		}
+		defer done()
+		specs = patterns
+	}
 	for begin := 0; begin < len(specs); {
 		end, size := begin, 0
 		for end < len(specs) && (end == begin || size+len(specs[end]) < maxCommandLine()) {
@@ -459,6 +470,67 @@ func (x *exchange) push(ctx context.Context, specs, runs []string) (again bool, 
 	return again, nil
 }
 
+// fewSpecs is how many refspecs git is given one by one. It looks for the
+// source of each among all refs, so that many take the square of their number.
+const fewSpecs = 200
+
+// outgoing is where what is to be pushed stands while it is, below
+// refs.LocalPrefix. It is a copy, so that nothing is sent but what was scanned.
+const outgoing = "outgoing"
+
+// stageSpecs gives many refspecs names of their own, which a few patterns
+// cover. done takes the names away again.
+func (x *exchange) stageSpecs(ctx context.Context, specs []string) (done func(), patterns []string, err error) {
+	l, err := lock.Acquire(ctx, filepath.Join(x.repo.Git().CommonDir, "checkpoint", outgoing), "push", time.Minute)
+	if errors.Is(err, lock.ErrHeld) {
+		return nil, nil, fault.New(fault.Conflict, "push-busy", "push to '%s': %w", x.o.Remote, err).WithHint("wait for it to end and try again")
+	}
+	if err != nil {
+		return nil, nil, fault.New(fault.Fatal, "io", "%w", err)
+	}
+	release := func() {
+		// Also what a push that was killed has left.
+		if err := x.unstage(context.WithoutCancel(ctx)); err != nil {
+			git.Trace("take away what was staged for a push: %v", err)
+		}
+		l.Release()
+	}
+	if err := x.unstage(ctx); err != nil {
+		l.Release()
+		return nil, nil, err
+	}
+	base := refs.LocalPrefix + outgoing + "/"
+	tx := x.repo.Begin("checkpoint: push")
+	for _, spec := range specs {
+		id, ref, _ := strings.Cut(spec, ":")
+		tx.Set(base+strings.TrimPrefix(ref, "refs/"), id, "")
+	}
+	if err := tx.Commit(ctx); err != nil {
+		release()
+		return nil, nil, err
+	}
+	for _, prefix := range []string{refs.NotesPrefix, refs.SeedPrefix, refs.RunPrefix} {
+		patterns = append(patterns, base+strings.TrimPrefix(prefix, "refs/")+"*:"+prefix+"*")
+	}
+	pruned := base + strings.TrimPrefix(refs.PrunedRef, "refs/")
+	return release, append(patterns, pruned+"*:"+refs.PrunedRef+"*"), nil
+}
+
+// unstage removes what is staged for a push.
+func (x *exchange) unstage(ctx context.Context) error {
+	out, err := x.repo.Git().Command(ctx, "for-each-ref", "--format=%(objectname) %(refname)", refs.LocalPrefix+outgoing+"/").Output()
+	if err != nil {
+		return fault.New(fault.Fatal, "git", "list what is staged for a push: %w", err)
+	}
+	tx := x.repo.Begin("checkpoint: push is done")
+	for line := range strings.Lines(string(out)) {
+		if id, ref, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			tx.Delete(ref, id)
+		}
+	}
+	return tx.Commit(ctx)
+}
+
 func (x *exchange) pushPart(ctx context.Context, specs []string) error {
 	progress := "--no-progress" // --quiet would keep to itself what was taken
 	if x.o.Progress {
@@ -482,6 +554,14 @@ func (x *exchange) pushPart(ctx context.Context, specs []string) error {
 		}
 		known = true
 		id, ref, _ := strings.Cut(fields[1], ":")
+		if !object.IsID(id) {
+			// A staged name: what it stands for was read when it was made.
+			staged, failed := x.repo.Ref(ctx, id)
+			if failed != nil {
+				return failed
+			}
+			id = staged
+		}
 		switch fields[0] {
 		case "!":
 			r := Refusal{Ref: ref, Reason: reason(fields[2])}
