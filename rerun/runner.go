@@ -52,8 +52,6 @@ type runner struct {
 	mu     sync.Mutex
 	loaded *Loaded
 	budget error // why no further call may be made
-
-	telling sync.Mutex
 }
 
 // Execute takes hold of a run and does all that can be done now. What is done
