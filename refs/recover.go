@@ -133,7 +133,7 @@ func (r *Repository) locksOf(updates []update) []string {
 			dir = r.git.Dir
 		}
 		locks = append(locks, filepath.Join(dir, filepath.FromSlash(u.Ref)+".lock"))
-		branch = branch || strings.HasPrefix(u.Ref, "refs/heads/")
+		branch = branch || strings.HasPrefix(u.Ref, branchPrefix)
 		deleted = deleted || u.New == ""
 	}
 	if branch {

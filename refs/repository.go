@@ -168,7 +168,7 @@ func (r *Repository) Head(ctx context.Context) (Head, error) {
 		}
 		return Head{Commit: id}, nil
 	}
-	if strings.HasPrefix(branch, "refs/heads/") {
+	if strings.HasPrefix(branch, branchPrefix) {
 		id, err := r.Ref(ctx, branch)
 		return Head{Branch: branch, Commit: id}, err
 	}
@@ -263,20 +263,80 @@ type Run struct {
 	Tip  string
 }
 
-// Runs lists all runs in the order of their names.
-func (r *Repository) Runs(ctx context.Context) ([]Run, error) {
-	out, err := r.git.Command(ctx, "for-each-ref", "--format=%(objectname) %(refname)", RunPrefix).Output()
-	if err != nil {
-		return nil, fault.New(fault.Fatal, "git", "list runs: %w", err)
-	}
-	var runs []Run
-	for _, line := range strings.Split(string(out), "\n") {
-		id, name, ok := strings.Cut(line, " ")
-		if ok {
-			runs = append(runs, Run{Name: strings.TrimPrefix(name, RunPrefix), Tip: id})
+// InTheWay returns a branch that keeps another one from being made, "" if none
+// does: refs are paths, and one cannot be below another. Names are full.
+func (r *Repository) InTheWay(ctx context.Context, branch string) (string, error) {
+	for i := len(branchPrefix); i < len(branch); i++ {
+		if branch[i] != '/' {
+			continue
+		}
+		if id, err := r.Ref(ctx, branch[:i]); err != nil || id != "" {
+			return branch[:i], err
 		}
 	}
+	return r.git.Command(ctx, "for-each-ref", "--count=1", "--format=%(refname)", branch+"/").Text()
+}
+
+// NamedRef is a ref's full name and the id of the object that it holds.
+type NamedRef struct {
+	Name string
+	ID   string
+}
+
+// List lists the refs that git's patterns name, in the order of their names:
+// a full name, or a prefix that ends in a slash. what is what they are, for the
+// error.
+func (r *Repository) List(ctx context.Context, what string, patterns ...string) ([]NamedRef, error) {
+	args := append([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, patterns...)
+	out, err := r.git.Command(ctx, args...).Output()
+	if err != nil {
+		return nil, fault.New(fault.Fatal, "git", "list %s: %w", what, err)
+	}
+	var list []NamedRef
+	for line := range strings.Lines(string(out)) {
+		if id, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " "); ok {
+			list = append(list, NamedRef{Name: name, ID: id})
+		}
+	}
+	return list, nil
+}
+
+// Runs lists all runs in the order of their names.
+func (r *Repository) Runs(ctx context.Context) ([]Run, error) {
+	list, err := r.List(ctx, "runs", RunPrefix)
+	if err != nil {
+		return nil, err
+	}
+	var runs []Run
+	for _, ref := range list {
+		runs = append(runs, Run{Name: strings.TrimPrefix(ref.Name, RunPrefix), Tip: ref.ID})
+	}
 	return runs, nil
+}
+
+// EachWorktree opens the repository in each of its worktrees and calls do with
+// it, until one fails. A worktree whose directory is gone is passed over.
+func (r *Repository) EachWorktree(ctx context.Context, do func(there *Repository) error) error {
+	list, err := r.git.Command(ctx, "worktree", "list", "--porcelain", "-z").Lines()
+	if err != nil {
+		return fault.New(fault.Fatal, "git", "list the worktrees: %w", err)
+	}
+	for _, line := range list {
+		path, ok := strings.CutPrefix(line, "worktree ")
+		if !ok {
+			continue
+		}
+		there, err := Open(ctx, path)
+		if err != nil {
+			continue
+		}
+		err = do(there)
+		there.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Tip returns the tip of a run's chain. An unknown run is ErrNotFound, with

@@ -110,31 +110,23 @@ func begin(ctx context.Context, repo *refs.Repository, n NewPlanned, plan *Plan)
 // or that a branch above it keeps from being made, is ErrConflict.
 func freeBranch(ctx context.Context, repo *refs.Repository, name string) (string, error) {
 	branch := "refs/heads/" + name
-	for i, c := range name {
-		if c != '/' {
-			continue
-		}
-		if id, err := repo.Ref(ctx, "refs/heads/"+name[:i]); err != nil {
-			return "", err
-		} else if id != "" {
-			return "", fault.New(fault.Conflict, "branch-exists", "branch '%s' cannot be made: there is a branch '%s'", name, name[:i]).
-				WithHint("git config checkpoint.branchPrefix chooses where branches of runs are")
-		}
-	}
 	id, err := repo.Ref(ctx, branch)
-	if err == nil && id != "" {
-		err = fault.New(fault.Conflict, "branch-exists", "a branch named '%s' exists, and the run needs it", name).
-			WithHint("choose another name by --run")
-	}
 	if err != nil {
 		return "", err
 	}
-	below, err := repo.Git().Command(ctx, "for-each-ref", "--count=1", "--format=%(refname)", branch+"/").Text()
-	if err == nil && below != "" {
-		err = fault.New(fault.Conflict, "branch-exists", "branch '%s' cannot be made: there is a branch '%s'", name, short(below)).
+	if id != "" {
+		return "", fault.New(fault.Conflict, "branch-exists", "a branch named '%s' exists, and the run needs it", name).
 			WithHint("choose another name by --run")
 	}
-	return branch, err
+	taken, err := repo.InTheWay(ctx, branch)
+	if err != nil || taken == "" {
+		return branch, err
+	}
+	e := fault.New(fault.Conflict, "branch-exists", "branch '%s' cannot be made: there is a branch '%s'", name, short(taken))
+	if strings.HasPrefix(branch, taken) {
+		return "", e.WithHint("git config checkpoint.branchPrefix chooses where branches of runs are")
+	}
+	return "", e.WithHint("choose another name by --run")
 }
 
 // deliveryKey is what makes a delivery of a run known from outside: the same

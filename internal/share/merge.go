@@ -334,29 +334,13 @@ func (m *merging) makeFork(ctx context.Context, source, start *refs.Checkpoint) 
 // follow lets the current run of every worktree follow its chain to its new
 // name.
 func (m *merging) follow(ctx context.Context) error {
-	list, err := m.repo.Git().Command(ctx, "worktree", "list", "--porcelain", "-z").Lines()
-	if err != nil {
-		return fault.New(fault.Fatal, "git", "list the worktrees: %w", err)
-	}
-	for _, line := range list {
-		path, ok := strings.CutPrefix(line, "worktree ")
-		if !ok {
-			continue
-		}
-		there, err := refs.Open(ctx, path)
-		if err != nil {
-			continue // its directory is gone
-		}
+	return m.repo.EachWorktree(ctx, func(there *refs.Repository) error {
 		current, err := there.CurrentRun(ctx)
 		if err == nil && current == m.run {
 			err = there.SetCurrentRun(ctx, m.fork)
 		}
-		there.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return err
+	})
 }
 
 // forkName is what our side of a diverged run is called: every clone that

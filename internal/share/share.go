@@ -164,22 +164,19 @@ func (x *exchange) there(ctx context.Context) (*state, error) {
 
 func (x *exchange) read(ctx context.Context, runs, notes, seeds, pruned string) (*state, error) {
 	s := &state{runs: map[string]string{}, notes: map[string]string{}, seeds: map[string]string{}}
-	out, err := x.repo.Git().Command(ctx, "for-each-ref", "--format=%(objectname) %(refname)", runs, notes, seeds, pruned).Output()
+	list, err := x.repo.List(ctx, "refs", runs, notes, seeds, pruned)
 	if err != nil {
-		return nil, fault.New(fault.Fatal, "git", "list refs: %w", err)
+		return nil, err
 	}
-	for line := range strings.Lines(string(out)) {
-		id, ref, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if !ok {
-			continue
-		}
-		for prefix, to := range map[string]map[string]string{runs: s.runs, notes: s.notes, seeds: s.seeds} {
-			if run, ok := strings.CutPrefix(ref, prefix); ok && refs.CheckRun(run) == nil {
-				to[run] = id
+	kinds := map[string]map[string]string{runs: s.runs, notes: s.notes, seeds: s.seeds}
+	for _, ref := range list {
+		for prefix, to := range kinds {
+			if run, ok := strings.CutPrefix(ref.Name, prefix); ok && refs.CheckRun(run) == nil {
+				to[run] = ref.ID
 			}
 		}
-		if ref == pruned {
-			s.pruned = id
+		if ref.Name == pruned {
+			s.pruned = ref.ID
 		}
 	}
 	return s, nil
@@ -518,15 +515,13 @@ func (x *exchange) stageSpecs(ctx context.Context, specs []string) (done func(),
 
 // unstage removes what is staged for a push.
 func (x *exchange) unstage(ctx context.Context) error {
-	out, err := x.repo.Git().Command(ctx, "for-each-ref", "--format=%(objectname) %(refname)", refs.LocalPrefix+outgoing+"/").Output()
+	staged, err := x.repo.List(ctx, "what is staged for a push", refs.LocalPrefix+outgoing+"/")
 	if err != nil {
-		return fault.New(fault.Fatal, "git", "list what is staged for a push: %w", err)
+		return err
 	}
 	tx := x.repo.Begin("checkpoint: push is done")
-	for line := range strings.Lines(string(out)) {
-		if id, ref, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
-			tx.Delete(ref, id)
-		}
+	for _, ref := range staged {
+		tx.Delete(ref.Name, ref.ID)
 	}
 	return tx.Commit(ctx)
 }

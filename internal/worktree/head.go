@@ -59,27 +59,15 @@ func (w *Worktree) planHead(ctx context.Context, op *operation, c *refs.Checkpoi
 	}
 }
 
-// branchFits refuses a branch that git could not make: refs are paths, and
-// one cannot be below another.
+// branchFits refuses a branch that git could not make.
 func (w *Worktree) branchFits(ctx context.Context, branch string) error {
 	name := strings.TrimPrefix(branch, "refs/heads/")
 	if _, err := w.git.Command(ctx, "check-ref-format", branch).Text(); err != nil {
 		return fault.New(fault.Invalid, "invalid-branch", "'%s' is no branch name", name).
 			WithHint("checkpoint.branchPrefix is what it begins with")
 	}
-	taken, err := w.git.Command(ctx, "for-each-ref", "--count=1", "--format=%(refname)", branch+"/").Text()
-	for i := len("refs/heads"); err == nil && taken == ""; {
-		next := strings.IndexByte(branch[i+1:], '/')
-		if next < 0 {
-			return nil
-		}
-		i += 1 + next
-		var id string
-		if id, err = w.repo.Ref(ctx, branch[:i]); id != "" {
-			taken = branch[:i]
-		}
-	}
-	if err != nil {
+	taken, err := w.repo.InTheWay(ctx, branch)
+	if err != nil || taken == "" {
 		return err
 	}
 	return fault.New(fault.Conflict, "branch-exists", "branch '%s' cannot be made: there is a branch '%s'", name, strings.TrimPrefix(taken, "refs/heads/")).

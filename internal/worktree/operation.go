@@ -194,18 +194,15 @@ func (w *Worktree) stack(ctx context.Context, name string) ([]numbered, error) {
 		return nil, nil
 	}
 	prefix := w.localRef(name)
-	out, err := w.git.Command(ctx, "for-each-ref", "--format=%(objectname) %(refname)", prefix).Output()
+	below, err := w.repo.List(ctx, "the refs below "+prefix, prefix)
 	if err != nil {
-		return nil, fault.New(fault.Fatal, "git", "list the refs below %s: %w", prefix, err)
+		return nil, err
 	}
 	var list []numbered
-	for _, line := range strings.Split(string(out), "\n") {
-		id, ref, ok := strings.Cut(line, " ")
+	for _, r := range below {
 		n := 0
-		if ok {
-			if _, err := fmt.Sscanf(path.Base(ref), "%d", &n); err == nil {
-				list = append(list, numbered{ref, id, n})
-			}
+		if _, err := fmt.Sscanf(path.Base(r.Name), "%d", &n); err == nil {
+			list = append(list, numbered{r.Name, r.ID, n})
 		}
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].number < list[j].number })

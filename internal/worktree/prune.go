@@ -129,15 +129,13 @@ func (w *Worktree) choose(ctx context.Context, req PruneRequest, runs []RunInfo,
 			len(req.Statuses) > 0 && !slices.Contains(req.Statuses, r.Status) && !(r.Archived && slices.Contains(req.Statuses, "archived")):
 			continue
 		}
-		needed, err := keeping.needed(ctx, r)
+		stays, err := keeping.stays(ctx, r, result)
 		if err != nil {
 			return nil, err
 		}
-		if needed != "" {
-			result.Kept = append(result.Kept, fmt.Sprintf("%s: %s", r.Run, needed))
-			continue
+		if !stays {
+			chosen = append(chosen, r)
 		}
-		chosen = append(chosen, r)
 	}
 	slices.Reverse(chosen)
 	if req.MaxSize > 0 {
@@ -168,16 +166,14 @@ func (w *Worktree) chooseBySize(ctx context.Context, req PruneRequest, keeping *
 		if going[r.Run] {
 			continue
 		}
-		needed, err := keeping.needed(ctx, r)
+		stays, err := keeping.stays(ctx, r, result)
 		if err != nil {
 			return nil, err
 		}
-		if needed != "" {
-			result.Kept = append(result.Kept, fmt.Sprintf("%s: %s", r.Run, needed))
-			continue
+		if !stays {
+			chosen = append(chosen, r)
+			total -= sizes[r.Run]
 		}
-		chosen = append(chosen, r)
-		total -= sizes[r.Run]
 	}
 	return chosen, nil
 }
@@ -194,19 +190,27 @@ func (w *Worktree) keeping(ctx context.Context) (k *keeping, err error) {
 	if k.current, err = w.currentRuns(ctx); err != nil || !w.config.RequirePushed {
 		return k, err
 	}
-	out, err := w.git.Command(ctx, "for-each-ref", "--format=%(objectname) %(refname)", refs.RemotePrefix).Output()
+	pushed, err := w.repo.List(ctx, "what was pushed", refs.RemotePrefix)
 	if err != nil {
-		return nil, fault.New(fault.Fatal, "git", "list what was pushed: %w", err)
+		return nil, err
 	}
 	k.pushed = map[string][]string{}
-	for line := range strings.Lines(string(out)) {
-		id, ref, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if i := strings.LastIndex(ref, "/runs/"); i >= 0 {
-			run := ref[i+len("/runs/"):]
-			k.pushed[run] = append(k.pushed[run], id)
+	for _, r := range pushed {
+		if i := strings.LastIndex(r.Name, "/runs/"); i >= 0 {
+			run := r.Name[i+len("/runs/"):]
+			k.pushed[run] = append(k.pushed[run], r.ID)
 		}
 	}
 	return k, nil
+}
+
+// stays says whether a run must stay, and tells why in the result.
+func (k *keeping) stays(ctx context.Context, r RunInfo, result *PruneResult) (bool, error) {
+	needed, err := k.needed(ctx, r)
+	if needed != "" {
+		result.Kept = append(result.Kept, fmt.Sprintf("%s: %s", r.Run, needed))
+	}
+	return needed != "", err
 }
 
 // needed says why a run must stay, "" if it may go.
@@ -233,27 +237,12 @@ func (k *keeping) needed(ctx context.Context, r RunInfo) (string, error) {
 // currentRuns are the current runs of all worktrees.
 func (w *Worktree) currentRuns(ctx context.Context) (map[string]bool, error) {
 	current := map[string]bool{}
-	out, err := w.git.Command(ctx, "worktree", "list", "--porcelain", "-z").Output()
-	if err != nil {
-		return nil, fault.New(fault.Fatal, "git", "list the worktrees: %w", err)
-	}
-	for _, line := range strings.Split(string(out), "\x00") {
-		path, ok := strings.CutPrefix(line, "worktree ")
-		if !ok {
-			continue
-		}
-		there, err := refs.Open(ctx, path)
-		if err != nil {
-			continue // its directory is gone
-		}
+	err := w.repo.EachWorktree(ctx, func(there *refs.Repository) error {
 		run, err := there.CurrentRun(ctx)
-		there.Close()
-		if err != nil {
-			return nil, err
-		}
 		current[run] = true
-	}
-	return current, nil
+		return err
+	})
+	return current, err
 }
 
 // sizes tell how many bytes each run holds that neither a branch, nor a tag,
@@ -468,22 +457,21 @@ func (w *Worktree) clearLeftovers(ctx context.Context, req PruneRequest, runs []
 		}
 		rerun.RemoveHome(ctx, w.repo, home)
 	}
-	out, err := w.git.Command(ctx, "for-each-ref", "--format=%(objectname) %(refname)", refs.NotesPrefix, refs.SeedPrefix).Output()
+	kept, err := w.repo.List(ctx, "notes", refs.NotesPrefix, refs.SeedPrefix)
 	if err != nil {
-		return fault.New(fault.Fatal, "git", "list notes: %w", err)
+		return err
 	}
 	tx := w.repo.Begin("checkpoint: prune debris")
-	for line := range strings.Lines(string(out)) {
-		id, ref, _ := strings.Cut(strings.TrimSpace(line), " ")
-		run := strings.TrimPrefix(strings.TrimPrefix(ref, refs.NotesPrefix), refs.SeedPrefix)
+	for _, r := range kept {
+		run := strings.TrimPrefix(strings.TrimPrefix(r.Name, refs.NotesPrefix), refs.SeedPrefix)
 		_, there := status[run]
 		dropped := slices.ContainsFunc(result.Pruned, func(p PrunedRun) bool { return p.Run == run })
 		if there || dropped || refs.CheckRun(run) != nil {
 			continue
 		}
-		result.Debris = append(result.Debris, ref)
+		result.Debris = append(result.Debris, r.Name)
 		tx.Verify(refs.RunRef(run), "")
-		tx.Delete(ref, id)
+		tx.Delete(r.Name, r.ID)
 	}
 	if req.DryRun {
 		return nil
