@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,12 +89,7 @@ func (r *runner) outside(ctx context.Context, t *Task, base, tree string) (failu
 			return "it changed its contract: " + strings.Join(paths, ", "), nil
 		}
 	}
-	var names []string
-	for name := range t.Produces {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(t.Produces)) {
 		path := t.Produces[name]
 		if _, err := r.repo.Git().Command(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", tree+":"+path).Text(); err != nil {
 			return fmt.Sprintf("it did not produce '%s': there is no '%s'", name, path), nil
@@ -147,7 +143,8 @@ func (r *runner) candidate(ctx context.Context, a *attempt, own string) (commit,
 	}
 	out, err := r.repo.Git().Command(ctx, "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", head, own).Output()
 	parts := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
-	if failed := new(git.Error); asGitError(err, failed) && failed.Code == 1 && len(parts) > 1 {
+	var failed *git.Error
+	if errors.As(err, &failed) && failed.Code == 1 && len(parts) > 1 {
 		return "", "", "it conflicts with what was integrated meanwhile: " + strings.Join(parts[1:], ", "), nil
 	}
 	if err != nil {
@@ -159,14 +156,6 @@ func (r *runner) candidate(ctx context.Context, a *attempt, own string) (commit,
 	}
 	commit = r.repo.PutCommit(parts[0], []string{head}, r.commitMessage(a), by)
 	return commit, head, "", r.repo.Objects().Flush(ctx)
-}
-
-func asGitError(err error, to *git.Error) bool {
-	e, ok := err.(*git.Error)
-	if ok {
-		*to = *e
-	}
-	return ok
 }
 
 // accepted runs the task's check and proof on a candidate. An empty failure
@@ -247,7 +236,7 @@ func (r *runner) untracked(ctx context.Context, a *attempt) (map[string]bool, er
 }
 
 func (r *runner) check(ctx context.Context, a *attempt, candidate, tree string) (failure string, err error) {
-	d := commandDigest(a.task.Check)
+	d := textDigest(a.task.Check)
 	r.mu.Lock()
 	known := good(r.loaded.Progress.Checks, tree, d, "")
 	r.mu.Unlock()
@@ -294,7 +283,7 @@ func (r *runner) evidence(ctx context.Context, event string, e Evidence) error {
 // prove runs the proof on the base, where it must fail, and on the candidate,
 // where it must pass.
 func (r *runner) prove(ctx context.Context, a *attempt, candidate, tree string) (failure string, err error) {
-	e := Evidence{Task: a.task.ID, Attempt: a.number, Commit: candidate, Tree: tree, Digest: commandDigest(a.task.Proof)}
+	e := Evidence{Task: a.task.ID, Attempt: a.number, Commit: candidate, Tree: tree, Digest: textDigest(a.task.Proof)}
 	r.mu.Lock()
 	known := good(r.loaded.Progress.Proofs, tree, e.Digest, "")
 	unchanged, err := r.taskUnchanged(ctx, a.task.ID, candidate)
@@ -337,7 +326,7 @@ func (r *runner) stillHolds(ctx context.Context, a *attempt, candidate, tree str
 		return "", err
 	}
 	e := Evidence{
-		Task: a.task.ID, Attempt: a.number, Commit: candidate, Tree: tree, Digest: commandDigest(a.task.Proof), Exit: result.Exit, OK: result.OK(),
+		Task: a.task.ID, Attempt: a.number, Commit: candidate, Tree: tree, Digest: textDigest(a.task.Proof), Exit: result.Exit, OK: result.OK(),
 		Output: tailOf(result), Elapsed: r.elapsed(),
 	}
 	if err := r.evidence(ctx, EventCheck, e); err != nil || result.OK() {
@@ -646,7 +635,7 @@ func (r *runner) unproved(ctx context.Context, head, tree string) error {
 			if err != nil {
 				return err
 			}
-			list = append(list, Evidence{Task: t.Task, Attempt: t.Attempts, Commit: t.Commit, Tree: at, Digest: commandDigest(task.Proof)})
+			list = append(list, Evidence{Task: t.Task, Attempt: t.Attempts, Commit: t.Commit, Tree: at, Digest: textDigest(task.Proof)})
 		}
 	}
 	same, err := r.unchanged(ctx, head)
@@ -729,7 +718,7 @@ func (r *runner) inspect(ctx context.Context, name, head string, t *Task, line, 
 
 // verify runs the plan's verification on the integrated result, once for each tree.
 func (r *runner) verify(ctx context.Context, head, tree string) (ok bool, reason string, err error) {
-	d := commandDigest(r.loaded.Plan.Verify)
+	d := textDigest(r.loaded.Plan.Verify)
 	r.mu.Lock()
 	known := r.loaded.Progress.Verified
 	r.mu.Unlock()
@@ -750,7 +739,7 @@ func (r *runner) verify(ctx context.Context, head, tree string) (ok bool, reason
 // review has one subject reviewed by the member who authors nothing.
 func (r *runner) review(ctx context.Context, subject, head, tree string) (ok bool, reason string, err error) {
 	plan := r.loaded.Plan
-	d := commandDigest(plan.Review.Run + "\x00" + subject)
+	d := textDigest(plan.Review.Run + "\x00" + subject)
 	r.mu.Lock()
 	known := good(r.loaded.Progress.Reviews, tree, d, subject)
 	if known == nil || known.Commit != head {

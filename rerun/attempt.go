@@ -206,7 +206,7 @@ func (r *runner) makeWorktree(ctx context.Context, a *attempt) error {
 	if a.repo, err = git.Open(ctx, a.tree()); err != nil {
 		return err
 	}
-	return r.writeInputs(ctx, a)
+	return r.writeInputs(a)
 }
 
 // addWorktree has git make the worktree. It holds the attempt's lock meanwhile:
@@ -220,7 +220,7 @@ func (r *runner) addWorktree(ctx context.Context, a *attempt) error {
 
 // writeInputs lays out what the task is given: artifacts and handovers, as
 // data and nothing else. The caller holds mu.
-func (r *runner) writeInputs(_ context.Context, a *attempt) error {
+func (r *runner) writeInputs(a *attempt) error {
 	for _, dir := range []string{"inputs/artifacts", "inputs/handovers"} {
 		if err := os.MkdirAll(a.file(filepath.FromSlash(dir)), 0o700); err != nil {
 			return fault.New(fault.Fatal, "io", "lay out the inputs of task '%s': %w", a.task.ID, err)
@@ -232,25 +232,34 @@ func (r *runner) writeInputs(_ context.Context, a *attempt) error {
 		if producer == nil {
 			continue
 		}
-		path := producer.Produces[name]
-		id, err := r.repo.Git().Command(context.Background(), "rev-parse", "--verify", "--quiet", "--end-of-options", a.base+":"+path).Text()
+		// An interrupt here must not be taken for an artifact that is missing.
+		made, err := r.artifact(context.Background(), a.task, producer, name, a.base)
 		if err != nil {
-			return fault.New(fault.Conflict, artifactMissing, "task '%s' needs artifact '%s', and '%s' is not in its base", a.task.ID, name, path)
+			return err
 		}
-		a.consumed = append(a.consumed, Consumed{Kind: "artifact", From: producer.ID, Name: name, Digest: id})
-		if err := copyTree(filepath.Join(a.tree(), filepath.FromSlash(path)), a.file(filepath.Join("inputs", "artifacts", name))); err != nil {
+		a.consumed = append(a.consumed, Consumed{Kind: "artifact", From: producer.ID, Name: name, Digest: made.Digest})
+		if err := copyTree(filepath.Join(a.tree(), filepath.FromSlash(made.Path)), a.file(filepath.Join("inputs", "artifacts", name))); err != nil {
 			return fault.New(fault.Fatal, "io", "lay out artifact '%s' for task '%s': %w", name, a.task.ID, err)
 		}
 	}
 	for _, from := range a.task.Knows {
 		handover := r.loaded.Records[from].Handover
-		sum := sha256.Sum256([]byte(handover))
-		a.consumed = append(a.consumed, Consumed{Kind: "knowledge", From: from, Digest: hex.EncodeToString(sum[:])})
+		a.consumed = append(a.consumed, Consumed{Kind: "knowledge", From: from, Digest: textDigest(handover)})
 		if err := os.WriteFile(a.file(filepath.Join("inputs", "handovers", from)), []byte(handover), 0o600); err != nil {
 			return fault.New(fault.Fatal, "io", "lay out the handover of '%s' for task '%s': %w", from, a.task.ID, err)
 		}
 	}
 	return nil
+}
+
+// artifact finds what a task uses of another's, in its base.
+func (r *runner) artifact(ctx context.Context, t, producer *Task, name, base string) (Artifact, error) {
+	path := producer.Produces[name]
+	id, err := r.repo.Git().Command(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", base+":"+path).Text()
+	if err != nil {
+		return Artifact{}, fault.New(fault.Conflict, artifactMissing, "task '%s' needs artifact '%s', and '%s' is not in its base", t.ID, name, path)
+	}
+	return Artifact{Path: path, Digest: id}, nil
 }
 
 // copyTree copies files and directories; symbolic links are left out, since
@@ -315,7 +324,7 @@ func (r *runner) pursue(ctx context.Context, a *attempt) (outcome, error) {
 		case !result.OK():
 			return outcome{failure: fmt.Sprintf("its command ended with %d", result.Exit)}, nil
 		}
-		o, err := r.deliver(ctx, a, result)
+		o, err := r.deliver(ctx, a)
 		if err != nil || o.failure == "" || o.conflict {
 			return o, err
 		}
@@ -332,20 +341,26 @@ func tooLong(t *Task) string {
 }
 
 // deliver takes what the command left through measurement, checks and
-// integration. Where another task was integrated meanwhile it does so again on
-// the new head.
-func (r *runner) deliver(ctx context.Context, a *attempt, _ command.Result) (outcome, error) {
+// integration.
+func (r *runner) deliver(ctx context.Context, a *attempt) (outcome, error) {
 	own, failure, err := r.measure(ctx, a)
 	if err != nil || failure != "" {
 		return outcome{failure: failure}, err
 	}
+	o, err := r.bring(ctx, a, own)
+	if err == nil && o.conflict {
+		err = r.conflicted(ctx, a, o.failure)
+	}
+	return o, err
+}
+
+// bring has an attempt's commit checked and integrates it. Where another task
+// was integrated meanwhile it does so again on the new head.
+func (r *runner) bring(ctx context.Context, a *attempt, own string) (outcome, error) {
 	for {
 		candidate, head, conflict, err := r.candidate(ctx, a, own)
-		if err != nil {
-			return outcome{}, err
-		}
-		if conflict != "" {
-			return outcome{failure: conflict, conflict: true}, r.conflicted(ctx, a, conflict)
+		if err != nil || conflict != "" {
+			return outcome{failure: conflict, conflict: conflict != ""}, err
 		}
 		// From here on the worktree stands on that head.
 		a.base, own = head, candidate

@@ -181,12 +181,11 @@ func (r *runner) inputs(ctx context.Context, t *Task, base string) (*Inputs, err
 		if producer == nil {
 			continue
 		}
-		path := producer.Produces[name]
-		id, err := r.repo.Git().Command(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", base+":"+path).Text()
+		made, err := r.artifact(ctx, t, producer, name, base)
 		if err != nil {
-			return nil, fault.New(fault.Conflict, "artifact-missing", "task '%s' needs artifact '%s', and '%s' is not in its base", t.ID, name, path)
+			return nil, err
 		}
-		in.Artifacts[name] = Artifact{Path: path, Digest: id}
+		in.Artifacts[name] = made
 	}
 	for _, from := range t.Knows {
 		in.Handovers[from] = r.loaded.Records[from].Handover
@@ -301,20 +300,8 @@ func (r *runner) take(ctx context.Context, a *attempt, commit string) (failure s
 	if err != nil || failure != "" {
 		return failure, err
 	}
-	for {
-		candidate, head, conflict, err := r.candidate(ctx, a, own)
-		if err != nil || conflict != "" {
-			return conflict, err
-		}
-		a.base, own = head, candidate
-		if failure, err := r.accepted(ctx, a, candidate); err != nil || failure != "" {
-			return failure, err
-		}
-		done, err := r.integrate(ctx, a, candidate, head)
-		if err != nil || done {
-			return "", err
-		}
-	}
+	o, err := r.bring(ctx, a, own)
+	return o.failure, err
 }
 
 // reported reads the tree of a commit that was reported, which must go on from

@@ -2,8 +2,6 @@ package rerun
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -118,7 +116,7 @@ func (s *source) readWorks(ctx context.Context, repo *refs.Repository) error {
 		s.records[t.Task] = record
 		w := Work{
 			Done: true, Run: s.Run, Commit: t.Commit, PlanDigest: record.PlanDigest, Consumed: record.Consumed, Artifacts: map[string]string{},
-			Handover: handoverDigest(record.Handover), CheckCommit: s.checkedCommit(&t),
+			Handover: textDigest(record.Handover), CheckCommit: s.checkedCommit(&t),
 		}
 		var err error
 		if w.Ancestry, err = ancestry(ctx, repo, t.Commit, s.head); err != nil {
@@ -145,7 +143,7 @@ func (s *source) checkedCommit(t *TaskStatus) string {
 	if t.State == Retained || t.Source != nil {
 		return t.Commit // judged when it was retained or inherited
 	}
-	d := commandDigest(s.Plan.Task(t.Task).Check)
+	d := textDigest(s.Plan.Task(t.Task).Check)
 	for _, e := range slices.Backward(s.Progress.Checks) {
 		if e.Task == t.Task && e.OK && e.Digest == d {
 			return e.Commit
@@ -172,11 +170,6 @@ func (s *source) reviewedCommit(ctx context.Context, repo *refs.Repository, t *T
 		return e.Commit, nil
 	}
 	return "", nil
-}
-
-func handoverDigest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
 }
 
 // ancestry says how a commit stands to a later one.
@@ -392,14 +385,8 @@ func createRerun(ctx context.Context, repo *refs.Repository, r RerunRequest) (st
 	if err := s.headIs(q.ExpectedHead); err != nil {
 		return "", err
 	}
-	for _, m := range s.Plan.Members {
-		if r.MemberStatus == nil {
-			break
-		}
-		if err := r.MemberStatus(m); err != nil {
-			return "", fault.New(fault.Conflict, "member-unavailable", "member '%s' of run '%s' cannot work: %w", m.ID, r.Source, err).
-				WithHint("nobody is put in its place; change the policy, or plan anew")
-		}
+	if err := s.membersWork(r.MemberStatus); err != nil {
+		return "", err
 	}
 	p := s.preview(q.TaskIDs)
 	if len(p.MustSelect) > 0 {

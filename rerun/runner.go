@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,16 +117,22 @@ func (r *runner) mayGoOn(ctx context.Context) (*Result, error) {
 		return nil, fault.New(fault.Conflict, "run-ended", "run '%s' has ended: %s", r.o.Run, p.Status).
 			WithHint("git checkpoint rewind goes back in it, git checkpoint rerun repeats tasks of it")
 	}
-	for _, m := range r.loaded.Plan.Members {
-		if r.o.MemberStatus == nil {
-			break
-		}
-		if err := r.o.MemberStatus(m); err != nil {
-			return nil, fault.New(fault.Conflict, "member-unavailable", "member '%s' of run '%s' cannot work: %w", m.ID, r.o.Run, err).
+	return nil, r.loaded.membersWork(r.o.MemberStatus)
+}
+
+// membersWork refuses a run of which a member may not work any more, as status
+// says; nil: all may.
+func (l *Loaded) membersWork(status func(Member) error) error {
+	if status == nil {
+		return nil
+	}
+	for _, m := range l.Plan.Members {
+		if err := status(m); err != nil {
+			return fault.New(fault.Conflict, "member-unavailable", "member '%s' of run '%s' cannot work: %w", m.ID, l.Run, err).
 				WithHint("nobody is put in its place; change the policy, or plan anew")
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // Notice is something that happened while a run was executed.
@@ -437,13 +444,7 @@ func (r *runner) result(ctx context.Context, status, reason string) (*Result, er
 	return result, nil
 }
 
-func short(branch string) string {
-	const heads = "refs/heads/"
-	if len(branch) > len(heads) && branch[:len(heads)] == heads {
-		return branch[len(heads):]
-	}
-	return branch
-}
+func short(branch string) string { return strings.TrimPrefix(branch, "refs/heads/") }
 
 // home is the directory of the run's attempts.
 func (r *runner) home() string { return Home(r.o.Dir, r.repo, r.o.Run) }
@@ -477,8 +478,9 @@ func (r *runner) head(ctx context.Context) (string, error) {
 	return head, nil
 }
 
-// commandDigest is the digest of a command, which evidence is bound to.
-func commandDigest(command string) string {
-	sum := sha256.Sum256([]byte(command))
+// textDigest is the digest of a command, which evidence is bound to, or of a
+// handover.
+func textDigest(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
