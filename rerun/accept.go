@@ -21,6 +21,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/lock"
+	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
 	"github.com/git-checkpoint/git-checkpoint/notes"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
@@ -431,7 +432,7 @@ func (r *runner) taskRecord(a *attempt, c *refs.Checkpoint, artifacts []artifact
 		record.Artifacts, _ = json.Marshal(artifacts)
 	}
 	if len(a.skipped) > 0 {
-		record.Skipped, _ = json.Marshal(a.skipped)
+		record.Skipped = snapshot.EncodeSkips(a.skipped)
 	}
 	return record
 }

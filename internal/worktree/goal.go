@@ -155,7 +155,7 @@ func (w *Worktree) skippedBy(ctx context.Context, c *refs.Checkpoint, op *operat
 	if err != nil || record.Skipped == nil {
 		return leave, err
 	}
-	list, err := decodeSkips(record.Skipped)
+	list, err := snapshot.DecodeSkips(record.Skipped)
 	if err != nil {
 		return nil, fault.New(fault.Integrity, "record-damaged", "read what checkpoint %s skipped: %w", c.ID, err)
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
-	"github.com/git-checkpoint/git-checkpoint/internal/output"
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
 	"github.com/git-checkpoint/git-checkpoint/notes"
 	"github.com/git-checkpoint/git-checkpoint/refs"
@@ -49,7 +48,7 @@ func (w *Worktree) record(req SaveRequest, c *refs.Checkpoint, state *captured, 
 		r.Artifacts, _ = json.Marshal(artifacts)
 	}
 	if len(state.snap.Skipped) > 0 {
-		r.Skipped = encodeSkips(state.snap.Skipped)
+		r.Skipped = snapshot.EncodeSkips(state.snap.Skipped)
 	}
 	return r
 }
@@ -63,32 +62,6 @@ func transcriptPath(file string) string {
 		return abs
 	}
 	return file
-}
-
-// encodeSkips is how a record holds what was skipped: paths that JSON cannot
-// hold are quoted (output.Name).
-func encodeSkips(list []snapshot.Skip) []byte {
-	named := slices.Clone(list)
-	for i := range named {
-		named[i].Path = output.Name(named[i].Path)
-	}
-	data, _ := json.Marshal(named)
-	return data
-}
-
-func decodeSkips(data []byte) ([]snapshot.Skip, error) {
-	var list []snapshot.Skip
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, err
-	}
-	for i := range list {
-		p, err := output.Unname(list[i].Path)
-		if err != nil {
-			return nil, err
-		}
-		list[i].Path = p
-	}
-	return list, nil
 }
 
 // artifacts completes what the request says: paths from the top of the

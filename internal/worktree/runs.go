@@ -247,7 +247,7 @@ func (w *Worktree) applyRecord(e *Entry, data []byte) error {
 	if r.Skipped == nil {
 		return nil
 	}
-	if e.Skipped, err = decodeSkips(r.Skipped); err != nil {
+	if e.Skipped, err = snapshot.DecodeSkips(r.Skipped); err != nil {
 		w.warn("what checkpoint %.12s skipped cannot be read", e.Checkpoint)
 	}
 	return nil
