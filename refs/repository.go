@@ -252,7 +252,8 @@ func (r *Repository) setSymbolic(ctx context.Context, name, target, message stri
 	err := r.noted(ctx, []update{{Ref: name, New: target}}, func() error { return r.writeRefs(ctx, nil, args...) })
 	var failed *git.Error
 	if errors.As(err, &failed) {
-		return fault.New(fault.Fatal, "ref-write", "set %s: %s", name, failed.Reason())
+		return fault.New(fault.Fatal, "ref-write", "set %s: %s", name, failed.Reason()).
+			WithHint("git checkpoint verify lists what is damaged")
 	}
 	return err
 }

@@ -103,7 +103,8 @@ func (t *Transaction) attempt(ctx context.Context) error {
 		e.Cause = ErrStale
 		return e
 	}
-	return fault.New(fault.Fatal, "ref-write", "update refs: %s", failed.Reason())
+	return fault.New(fault.Fatal, "ref-write", "update refs: %s", failed.Reason()).
+		WithHint("git checkpoint verify lists what is damaged")
 }
 
 // writeRefs starts git to write refs, and again while somebody else holds a

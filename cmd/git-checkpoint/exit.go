@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/output"
 )
 
@@ -65,9 +66,34 @@ func finish(p *output.Printer, err error) int {
 		err = fault.New(fault.Fatal, "io", "write the result: %w", written)
 	}
 	if err != nil {
+		err = withHint(err)
 		p.Error(err)
 	}
 	return exitCode(err)
+}
+
+// withHint adds what to do to an error that says nothing of it and that a
+// damaged repository may have caused: what a cause of it says, or how to look
+// for the damage.
+func withHint(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		f = fault.New(fault.Fatal, "fatal", "%w", err)
+		err = f
+	}
+	var cause *fault.Error
+	for next := f; next.Hint == "" && errors.As(next.Cause, &cause); next = cause {
+		f.Hint = cause.Hint
+	}
+	var failed *git.Error
+	switch {
+	case f.Hint != "":
+	case errors.Is(f.Kind, fault.Integrity):
+		f.Hint = "git checkpoint verify lists what is damaged"
+	case errors.As(err, &failed):
+		f.Hint = "git checkpoint verify and git fsck tell what is damaged"
+	}
+	return err
 }
 
 // readerGone says whether what we wrote was cut off by its reader, as `| head`

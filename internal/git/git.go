@@ -250,7 +250,8 @@ func (r *Repo) resolve(ctx context.Context, cwd string) error {
 func openError(cwd string, err error) error {
 	var failed *Error
 	if errors.As(err, &failed) {
-		e := fault.New(fault.Fatal, "not-a-repository", "open the repository at '%s': %s", cwd, failed.Reason())
+		e := fault.New(fault.Fatal, "not-a-repository", "open the repository at '%s': %s", cwd, failed.Reason()).
+			WithHint("git itself cannot work there; git status says the same until it is mended")
 		if strings.Contains(failed.Stderr, "not a git repository") {
 			e.Message = "not a git repository: '" + cwd + "'"
 			e.WithHint("git init makes one; checkpoints live in the repository")

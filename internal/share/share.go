@@ -204,11 +204,12 @@ func quiet(progress bool) string {
 }
 
 func (x *exchange) unreachable(what string, err error) error {
+	e := fault.New(fault.Fatal, "remote", "%s '%s': %w", what, x.o.Remote, err)
 	var failed *git.Error
 	if errors.As(err, &failed) {
-		return fault.New(fault.Fatal, "remote", "%s '%s': %s", what, x.o.Remote, lastWords(failed))
+		e = fault.New(fault.Fatal, "remote", "%s '%s': %s", what, x.o.Remote, lastWords(failed))
 	}
-	return fault.New(fault.Fatal, "remote", "%s '%s': %w", what, x.o.Remote, err)
+	return e.WithHint("git ls-remote '%s' tells whether git reaches it; git checkpoint verify looks for damage here", x.o.Remote)
 }
 
 // lastWords is what git said that tells most: its first fatal or error line,

@@ -17,7 +17,8 @@ func (w *Worktree) Continue(ctx context.Context) (*RestoreResult, error) {
 		return nil, err
 	}
 	if op == nil {
-		return nil, fault.New(fault.NotFound, "nothing-in-progress", "no restore is in progress")
+		return nil, fault.New(fault.NotFound, "nothing-in-progress", "no restore is in progress").
+			WithHint("git checkpoint restore <checkpoint> begins one; git checkpoint undo takes the last one back")
 	}
 	return w.goOn(ctx, op)
 }
