@@ -192,6 +192,9 @@ func (t *TaskStatus) returned() (repair bool, reason string) {
 // makeWorktree makes the attempt's directory and its linked worktree, with
 // the lock that its command keeps. The caller holds mu.
 func (r *runner) makeWorktree(ctx context.Context, a *attempt) error {
+	if err := r.setAside(a); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return fault.New(fault.Fatal, "io", "make a place for task '%s': %w", a.task.ID, err)
 	}
@@ -201,12 +204,30 @@ func (r *runner) makeWorktree(ctx context.Context, a *attempt) error {
 	}
 	a.lock = l
 	if err := r.addWorktree(ctx, a); err != nil {
-		return fault.New(fault.Fatal, "worktree-add", "make a worktree for task '%s': %w", a.task.ID, err)
+		return fault.New(fault.Fatal, "worktree-add", "make a worktree for task '%s': %w", a.task.ID, err).
+			WithHint("it was to be '%s'; the setting checkpoint.worktreeDir says where such go", a.tree())
 	}
 	if a.repo, err = git.Open(ctx, a.tree()); err != nil {
 		return err
 	}
 	return r.writeInputs(a)
+}
+
+// setAside moves away what a repository that was here before, and is not known
+// to this one, left where the attempt is to be: somebody's work may be in it.
+func (r *runner) setAside(a *attempt) error {
+	if !exists(a.tree()) || len(r.registered(a.name())) > 0 {
+		return nil
+	}
+	to := ""
+	for n := 1; to == "" || exists(to); n++ {
+		to = fmt.Sprintf("%s.aside-%d", a.dir, n)
+	}
+	if err := os.Rename(a.dir, to); err != nil {
+		return fault.New(fault.Fatal, "io", "move aside what an earlier repository left: %w", err).WithHint("move '%s' elsewhere and resume the run", a.dir)
+	}
+	r.tell(a.task.ID, "", "what an earlier repository left in '%s' is now in '%s'", a.dir, to)
+	return nil
 }
 
 // addWorktree has git make the worktree. It holds the attempt's lock meanwhile:

@@ -274,7 +274,7 @@ func (r *runner) take(ctx context.Context, a *attempt, commit string) (failure s
 		err = r.stopLeftover(ctx, a)
 	}
 	if err == nil {
-		if exists(a.dir) {
+		if len(r.registered(a.name())) > 0 {
 			r.discard(ctx, a)
 		}
 		err = r.makeWorktree(ctx, a)

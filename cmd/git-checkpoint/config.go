@@ -56,7 +56,13 @@ func runConfig(c *call) error {
 	} else {
 		unknown := config.Unknown(repo)
 		slices.Sort(unknown)
-		c.warnEach(unknown, func(key string) string { return "git config has " + output.Quoted(key) + ", which is no setting" })
+		c.warnEach(unknown, func(key string) string {
+			warning := "git config has " + output.Quoted(key) + ", which is no setting"
+			if near := config.Nearest(key); near != "" {
+				warning += ": did you mean " + output.Quoted(near) + "?"
+			}
+			return warning
+		})
 	}
 	c.settings(list)
 	return nil
@@ -68,7 +74,11 @@ func unknownSetting(key string, list []config.Setting) error {
 		names[i] = s.Key
 	}
 	e := fault.New(fault.Invalid, "unknown-setting", "there is no setting %s", output.Quoted(key))
-	if near := refs.Nearest(key, names); near != "" {
+	near := refs.Nearest(key, names)
+	if near == "" {
+		near = config.Nearest(key)
+	}
+	if near != "" {
 		return e.WithHint("did you mean '%s'?", near)
 	}
 	return e.WithHint("git checkpoint config lists the settings")

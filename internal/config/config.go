@@ -186,6 +186,21 @@ func Unknown(repo *git.Repo) []string {
 	return unknown
 }
 
+// Nearest returns the key of git config that somebody may have meant by one
+// that is no setting, "" if none is near.
+func Nearest(unknown string) string {
+	last := func(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+	var keys []string
+	for _, k := range Keys {
+		key := GitKey(k.Name)
+		if strings.EqualFold(last(key), last(unknown)) {
+			return key
+		}
+		keys = append(keys, key)
+	}
+	return refs.Nearest(unknown, keys)
+}
+
 func first(repo *git.Repo, def string, key string) string {
 	if v, ok := repo.Config.Get(key); ok && strings.TrimSpace(v) != "" {
 		return v

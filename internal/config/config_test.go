@@ -32,6 +32,7 @@ func TestFaultsOfTheFile(t *testing.T) {
 	for _, c := range []struct{ file, fault, hint string }{
 		{"auto_chekpoint = true\n", ".checkpoint.toml:1:1: unknown key 'auto_chekpoint'", "did you mean 'auto_checkpoint'?"},
 		{"# x\n[snapshot]\nmax_file_size = 1\n\n  \"max size\" = 2\n", ".checkpoint.toml:5:3: unknown key 'snapshot.\"max size\"'", ""},
+		{"max_file_size = 1\n", ".checkpoint.toml:1:1: unknown key 'max_file_size'", "did you mean 'snapshot.max_file_size'?"},
 		{"commit.name = 'x'\ncommit.nickname = 'y'\n", ".checkpoint.toml:2:1: unknown key 'commit.nickname'", ""},
 		{"snapshot = { exclude = [], max = 1 }\n", ".checkpoint.toml:1:28: unknown key 'snapshot.max'", ""},
 		{"[hooks]\nrun = 'rm -rf /'\n", ".checkpoint.toml:1:2: unknown key 'hooks'", ""},

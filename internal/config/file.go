@@ -139,10 +139,21 @@ func (l *layers) define(d tomlpos.Definition, values map[string]any) {
 		}
 	}
 	hint := ""
-	if near := refs.Nearest(strings.Join(d.Path, "."), names()); near != "" {
+	if near := nearestName(d.Path); near != "" {
 		hint = "did you mean '" + near + "'?"
 	}
 	l.fileFault(d.Line, d.Column, fmt.Sprintf("unknown key '%s'", tomlpos.Key(d.Path)), hint)
+}
+
+// nearestName is the setting that a path of keys may stand for: it has another
+// table, or is misspelt.
+func nearestName(path []string) string {
+	for _, k := range Keys {
+		if k.Name[strings.LastIndexByte(k.Name, '.')+1:] == path[len(path)-1] {
+			return k.Name
+		}
+	}
+	return refs.Nearest(strings.Join(path, "."), names())
 }
 
 func (l *layers) set(k *Key, d tomlpos.Definition, value any) {
