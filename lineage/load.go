@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
@@ -43,10 +44,10 @@ func readTips(batch *object.Batch, nodes []Node) error {
 	for i := range nodes {
 		tips[i] = nodes[i].Tip
 	}
-	return batch.ReadAll(tips, func(i int, found bool, id string, _ object.Kind, data []byte) error {
+	return batch.ReadAll(tips, func(i int, id string, _ object.Kind, data []byte, err error) error {
 		n := &nodes[i]
-		if !found {
-			n.Fault = "its tip is missing"
+		if err != nil {
+			n.Fault = lacks("its tip", err)
 			return nil
 		}
 		c, ok, err := refs.ParseCheckpoint(id, data)
@@ -60,6 +61,13 @@ func readTips(batch *object.Batch, nodes []Node) error {
 		}
 		return nil
 	})
+}
+
+func lacks(what string, err error) string {
+	if errors.Is(err, object.ErrMissing) {
+		return what + " is missing"
+	}
+	return what + " is damaged: " + err.Error()
 }
 
 // readJournals reads the note on each run's start commit: at any fan-out, the
@@ -77,12 +85,15 @@ func readJournals(batch *object.Batch, nodes []Node) error {
 			names[i] = refs.NotesRef(n.Run) + ":" + fanOut(n.Start, levels)
 		}
 		var missed []*Node
-		err := batch.ReadAll(names, func(i int, found bool, _ string, _ object.Kind, data []byte) error {
-			if !found {
+		err := batch.ReadAll(names, func(i int, _ string, _ object.Kind, data []byte, err error) error {
+			switch {
+			case errors.Is(err, object.ErrMissing):
 				missed = append(missed, left[i])
-				return nil
+			case err != nil:
+				left[i].Fault = err.Error()
+			default:
+				left[i].read(data)
 			}
-			left[i].read(data)
 			return nil
 		})
 		if err != nil {
@@ -116,9 +127,9 @@ func readStarts(batch *object.Batch, nodes []*Node) error {
 	for i, n := range nodes {
 		starts[i] = n.Start
 	}
-	return batch.ReadAll(starts, func(i int, found bool, id string, _ object.Kind, data []byte) error {
-		if !found {
-			nodes[i].Fault = "its start commit is missing"
+	return batch.ReadAll(starts, func(i int, id string, _ object.Kind, data []byte, err error) error {
+		if err != nil {
+			nodes[i].Fault = lacks("its start commit", err)
 			return nil
 		}
 		if c, ok, err := refs.ParseCheckpoint(id, data); err == nil && ok {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 )
 
@@ -536,8 +537,13 @@ func (r *Repository) StartOf(ctx context.Context, checkpoint string) (*Checkpoin
 
 func (r *Repository) resolveRevision(ctx context.Context, revision string) (*Checkpoint, error) {
 	id, err := r.git.Command(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}").Text()
+	var failed *git.Error
+	if errors.As(err, &failed) && failed.Code != 1 && failed.Stderr != "" {
+		return nil, fault.New(fault.Fatal, "git", "look up the revision '%s': %w", printable(revision), err)
+	}
 	if err != nil || !object.IsID(id) {
-		return nil, fault.New(fault.NotFound, "no-such-revision", "git knows no commit '%s'", printable(revision))
+		return nil, fault.New(fault.NotFound, "no-such-revision", "git knows no commit '%s'", printable(revision)).
+			WithHint("git checkpoint log lists a run's checkpoints, git log the commits")
 	}
 	return r.ReadCommit(ctx, id)
 }

@@ -77,7 +77,8 @@ func (r *Repository) notedAlone(updates []update, change func() error) error {
 }
 
 func readOnly(err error) error {
-	return fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
+	return fault.New(fault.Fatal, "io", "write to the git directory: %w", err).
+		WithHint("checkpoints are kept in the git directory, which must be writable")
 }
 
 // Recover clears away what a dead writer of this worktree left of a change

@@ -215,6 +215,23 @@ func (r *Repository) CurrentRun(ctx context.Context) (string, error) {
 	return run, nil
 }
 
+// CheckCurrent returns ErrIntegrity where CHECKPOINT_HEAD is there but names no
+// run. A run that it names may be gone.
+func (r *Repository) CheckCurrent(ctx context.Context) error {
+	target, err := r.symbolic(ctx, Current)
+	if err != nil {
+		return err
+	}
+	run, ok := strings.CutPrefix(target, RunPrefix)
+	if ok && CheckRun(run) == nil {
+		return nil
+	}
+	if _, err := os.Lstat(filepath.Join(r.git.Dir, Current)); target == "" && err != nil {
+		return nil
+	}
+	return damagedRef(Current, errors.New("it names no run"))
+}
+
 // SetCurrentRun points CHECKPOINT_HEAD at a run; an empty run removes it.
 func (r *Repository) SetCurrentRun(ctx context.Context, run string) error {
 	now, err := r.symbolic(ctx, Current)
@@ -360,7 +377,7 @@ func (r *Repository) noSuchRun(ctx context.Context, run string) error {
 	e := fault.New(fault.NotFound, "no-such-run", "no run is named '%s'", run)
 	runs, err := r.Runs(ctx)
 	if err != nil {
-		return e
+		return err // whether there is one cannot be told
 	}
 	names := make([]string, len(runs))
 	for i := range runs {

@@ -200,10 +200,13 @@ func (c *call) arg(i int) string {
 // in opens the worktree that the command runs in, and passes on what it
 // warns of.
 func (c *call) in(do func(*worktree.Worktree) error) error {
-	open := worktree.Open
 	if c.anyway {
-		open = worktree.OpenAnyway
+		return c.inside(worktree.OpenAnyway, do)
 	}
+	return c.inside(worktree.Open, do)
+}
+
+func (c *call) inside(open func(context.Context, string) (*worktree.Worktree, error), do func(*worktree.Worktree) error) error {
 	w, err := open(c.ctx, "")
 	if err != nil {
 		return err

@@ -33,7 +33,9 @@ func pick[T any](d *damaged, from []T) T { return from[d.random.Intn(len(from))]
 func (d *damaged) anyRef() string { return pick(d, slices.Sorted(maps.Keys(d.s.refs))) }
 
 // namesOf is what verify may call a ref by: its name or its run's.
-func namesOf(ref string) []string { return []string{ref, "/" + filepath.Base(ref), "'" + filepath.Base(ref) + "'"} }
+func namesOf(ref string) []string {
+	return []string{ref, "/" + filepath.Base(ref), "'" + filepath.Base(ref) + "'"}
+}
 
 // mayGo says whether a ref can be gone, or be an older one, without anything
 // that tells.
@@ -41,7 +43,9 @@ func mayGo(ref string) bool {
 	return ref == "refs/checkpoints/pruned" || strings.HasPrefix(ref, "refs/checkpoints/local/") || strings.HasPrefix(ref, "refs/checkpoints/remotes/")
 }
 
-func (d *damaged) path(name string) string { return filepath.Join(d.dir, ".git", filepath.FromSlash(name)) }
+func (d *damaged) path(name string) string {
+	return filepath.Join(d.dir, ".git", filepath.FromSlash(name))
+}
 
 // put writes a file of the git directory, whatever stands there.
 func (d *damaged) put(name, content string) {
@@ -226,7 +230,9 @@ func (d *damaged) looseObjects() []string {
 	return files
 }
 
-func idOf(file string) string { return strings.ReplaceAll(strings.TrimPrefix(file, "objects/"), "/", "") }
+func idOf(file string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(file, "objects/"), "/", "")
+}
 
 func objectFile(d *damaged) damage {
 	file := pick(d, d.looseObjects())
@@ -237,9 +243,9 @@ func objectFile(d *damaged) damage {
 	case 0:
 		os.Remove(d.path(file))
 	case 1:
-		how = "a directory"
-		os.Remove(d.path(file))
-		os.Mkdir(d.path(file), 0o777)
+		how = "mode 000"
+		os.Chmod(d.path(file), 0)
+		return damage{what: kind + " " + id + ": " + how, names: []string{id}, benign: os.Geteuid() == 0}
 	default:
 		var content string
 		content, how = d.spoil(d.get(file))

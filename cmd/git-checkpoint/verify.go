@@ -22,7 +22,7 @@ The exit code is 1 if there are faults.`,
 }
 
 func runVerify(c *call) error {
-	return c.in(func(w *worktree.Worktree) error {
+	return c.inside(worktree.OpenToVerify, func(w *worktree.Worktree) error {
 		n := 0
 		err := w.Verify(c.ctx, func(f worktree.Finding) {
 			n++

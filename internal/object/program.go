@@ -116,6 +116,8 @@ func (s *Program) Close() error {
 
 // Batch is a running `git cat-file --batch`, for bulk reads.
 type Batch struct {
+	ctx     context.Context
+	repo    *git.Repo
 	process *git.Process
 	in      *bufio.Writer
 	out     *bufio.Reader
@@ -124,16 +126,22 @@ type Batch struct {
 
 // OpenBatch starts a batch.
 func OpenBatch(ctx context.Context, repo *git.Repo) (*Batch, error) {
-	p, err := repo.Command(ctx, "cat-file", "--batch").Start()
+	b := &Batch{ctx: ctx, repo: repo}
+	return b, b.start()
+}
+
+func (b *Batch) start() error {
+	p, err := b.repo.Command(b.ctx, "cat-file", "--batch").Start()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &Batch{process: p, in: bufio.NewWriter(p.Stdin), out: bufio.NewReaderSize(p.Stdout, 64<<10)}, nil
+	b.process, b.in, b.out, b.broken = p, bufio.NewWriter(p.Stdin), bufio.NewReaderSize(p.Stdout, 64<<10), nil
+	return nil
 }
 
 // Read returns the object that a name (an id or any other extended SHA-1
 // expression without a newline, such as "ref:path") stands for. A name that
-// stands for nothing is ErrMissing.
+// stands for nothing is ErrMissing. An object that is damaged ends the batch.
 func (b *Batch) Read(name string) (id string, kind Kind, data []byte, err error) {
 	if b.broken != nil {
 		return "", "", nil, b.broken
@@ -145,32 +153,52 @@ func (b *Batch) Read(name string) (id string, kind Kind, data []byte, err error)
 	return b.answer(name)
 }
 
-// ReadAll reads many names and hands over each answer in order; found is
-// false where a name stands for nothing. An error from visit ends it.
-func (b *Batch) ReadAll(names []string, visit func(i int, found bool, id string, kind Kind, data []byte) error) error {
+// maxDamaged is how many names in a row may end git before the repository as a
+// whole counts as damaged.
+const maxDamaged = 16
+
+// ReadAll reads many names and hands over each answer in order: an object, or
+// ErrMissing where a name stands for nothing, or another fault.Integrity where
+// what it stands for is damaged. An error from visit ends it.
+func (b *Batch) ReadAll(names []string, visit func(i int, id string, kind Kind, data []byte, err error) error) error {
 	if b.broken != nil {
 		return b.broken
 	}
-	asked := make(chan error, 1)
-	go func() {
-		for _, name := range names {
-			b.in.WriteString(name + "\n")
+	damaged := 0
+	for i := 0; i < len(names); {
+		asked := make(chan error, 1)
+		in := b.in
+		go func(names []string) {
+			for _, name := range names {
+				in.WriteString(name + "\n")
+			}
+			asked <- in.Flush()
+		}(names[i:])
+		for ; i < len(names) && b.broken == nil; i++ {
+			id, kind, data, err := b.answer(names[i])
+			if b.broken == nil {
+				damaged = 0
+			} else if damaged++; damaged > maxDamaged || b.ctx.Err() != nil {
+				return b.broken
+			}
+			if err := visit(i, id, kind, data, err); err != nil {
+				if b.broken == nil {
+					b.process.Stop()
+				}
+				b.broken = fmt.Errorf("read objects: an earlier read was given up: %w", err)
+				return err
+			}
 		}
-		asked <- b.in.Flush()
-	}()
-	for i, name := range names {
-		id, kind, data, err := b.answer(name)
-		found := err == nil
-		if err != nil && !errors.Is(err, ErrMissing) {
+		err := <-asked
+		if b.broken == nil {
 			return err
 		}
-		if err := visit(i, found, id, kind, data); err != nil {
-			b.broken = fmt.Errorf("read objects: an earlier read was given up: %w", err)
-			b.process.Stop()
+		// A damaged object ended git; the next is another matter.
+		if err := b.start(); err != nil {
 			return err
 		}
 	}
-	return <-asked
+	return nil
 }
 
 func (b *Batch) fail(name string, err error) error {
@@ -195,14 +223,16 @@ func (b *Batch) answer(name string) (id string, kind Kind, data []byte, err erro
 		return "", "", nil, b.fail(name, fmt.Errorf("git answered '%s'", line))
 	}
 	size, err := strconv.Atoi(fields[2])
-	if err != nil {
+	if err != nil || size < 0 {
 		return "", "", nil, b.fail(name, fmt.Errorf("git answered '%s'", line))
 	}
-	data = make([]byte, size+1)
-	if _, err := io.ReadFull(b.out, data); err != nil {
+	// What a damaged object says of its size is not to be trusted with memory.
+	var content bytes.Buffer
+	content.Grow(min(size, 16<<20) + 1)
+	if _, err := io.CopyN(&content, b.out, int64(size)+1); err != nil {
 		return "", "", nil, b.fail(name, err)
 	}
-	return fields[0], Kind(fields[1]), data[:size], nil
+	return fields[0], Kind(fields[1]), content.Bytes()[:size], nil
 }
 
 // Close ends the process.

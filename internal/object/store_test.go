@@ -504,9 +504,9 @@ func TestBatch(t *testing.T) {
 	names := []string{"HEAD", "HEAD:no such file", "no-such-ref:a file", "HEAD:a file", head, "", "HEAD:a missing", "HEAD~1:a file"}
 	want := []string{"commit", "-", "-", "2\n", "commit", "-", "-", "1\n"}
 	var got []string
-	err = b.ReadAll(names, func(i int, found bool, id string, kind object.Kind, data []byte) error {
+	err = b.ReadAll(names, func(i int, id string, kind object.Kind, data []byte, err error) error {
 		switch {
-		case !found:
+		case errors.Is(err, object.ErrMissing):
 			got = append(got, "-")
 		case kind == object.Commit:
 			got = append(got, "commit")
@@ -519,7 +519,7 @@ func TestBatch(t *testing.T) {
 		t.Errorf("read all: %q, %v; want %q", got, err, want)
 	}
 	stop := errors.New("enough")
-	if err := b.ReadAll(names, func(int, bool, string, object.Kind, []byte) error { return stop }); err != stop {
+	if err := b.ReadAll(names, func(int, string, object.Kind, []byte, error) error { return stop }); err != stop {
 		t.Errorf("a visit that ends it: %v", err)
 	}
 	if _, _, _, err := b.Read("HEAD"); err == nil {

@@ -195,9 +195,9 @@ func (w *Worktree) records(ctx context.Context, entries []Entry) error {
 		return err
 	}
 	defer batch.Close()
-	return batch.ReadAll(names, func(j int, found bool, _ string, _ object.Kind, data []byte) error {
-		if !found {
-			w.warn("the record of checkpoint %.12s is missing", entries[of[j]].Checkpoint)
+	return batch.ReadAll(names, func(j int, _ string, _ object.Kind, data []byte, err error) error {
+		if err != nil {
+			w.warn("the record of checkpoint %.12s cannot be read: %v", entries[of[j]].Checkpoint, err)
 			return nil
 		}
 		return w.applyRecord(&entries[of[j]], data)

@@ -283,10 +283,12 @@ func (w *Worktree) sendSmall(ctx context.Context, in *bufio.Writer, blobs []blob
 	for i, b := range blobs {
 		ids[i] = b.id
 	}
-	return batch.ReadAll(ids, func(i int, found bool, _ string, _ object.Kind, data []byte) error {
+	return batch.ReadAll(ids, func(i int, _ string, _ object.Kind, data []byte, err error) error {
 		switch {
-		case !found:
+		case errors.Is(err, object.ErrMissing):
 			return nil
+		case err != nil:
+			return err
 		case isBinary(data):
 			not.add(&not.binary, blobs[i].path)
 			return nil

@@ -91,7 +91,8 @@ func (w *Worktree) Redo(ctx context.Context) (*RestoreResult, error) {
 		return nil, err
 	}
 	if len(undone) == 0 {
-		return nil, fault.New(fault.NotFound, "nothing-to-redo", "there is nothing to redo")
+		return nil, fault.New(fault.NotFound, "nothing-to-redo", "there is nothing to redo").
+			WithHint("git checkpoint undo takes back what was done last")
 	}
 	return w.reverse(ctx, opRedo, undone[len(undone)-1])
 }

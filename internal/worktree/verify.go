@@ -28,19 +28,23 @@ type verifier struct {
 	planned map[string]bool
 	own     map[string][]own // the commits of each run that can be walked, newest first
 
-	damaged map[string]bool // refs with a fault
+	damaged  map[string]bool // refs with a fault
+	unlisted bool            // git cannot list refs at all
 }
 
 // own is a commit of a run's own, on which there must be a note.
 type own struct {
 	id    string
 	start bool
+	step  string
+	kind  string
 }
 
 // Verify checks every ref, chain, note and object of checkpoints and hands
 // over each fault. The error is for what kept it from checking.
 func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
 	v := &verifier{w: w, yield: yield, names: map[string]string{}, own: map[string][]own{}, planned: map[string]bool{}, damaged: map[string]bool{}}
+	v.surroundings(ctx)
 	list, err := v.refs(ctx)
 	if err != nil {
 		return err
@@ -68,6 +72,13 @@ func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
 			v.tips = append(v.tips, r.id)
 		case strings.HasPrefix(r.name, refs.LocalPrefix):
 			v.local(ctx, r)
+		case r.name == refs.PrunedRef:
+			v.tips = append(v.tips, r.id)
+			if _, err := w.pruned(ctx, r.id); err != nil {
+				v.found(code(err, "pruned-damaged"), r.name, r.id, "the list of pruned runs: %v", err)
+			}
+		default: // what was fetched from a remote
+			v.tips = append(v.tips, r.id)
 		}
 	}
 	for run := range v.own {
@@ -84,18 +95,38 @@ func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
 			v.found(code(err, "plan-damaged"), refs.SeedRef(run), "", "%v", err)
 		}
 	}
-	if err := v.lineage(ctx); err != nil {
-		return err
-	}
+	v.lineage(ctx)
 	return v.objects(ctx)
+}
+
+// surroundings checks what stands beside the refs: settings, this worktree's
+// own files, its index, the list of worktrees.
+func (v *verifier) surroundings(ctx context.Context) {
+	for _, f := range v.w.faults {
+		v.found(code(f, "settings"), "", "", "%v", f)
+	}
+	if err := v.w.repo.CheckCurrent(ctx); err != nil {
+		v.found(code(err, "ref-damaged"), refs.Current, "", "%v", err)
+	}
+	if v.w.git.Top != "" {
+		if _, err := snapshot.ReadUserIndex(ctx, v.w.git); err != nil {
+			v.found("index-damaged", "", "", "%v", err)
+		}
+	}
+	if err := v.w.git.Command(ctx, "worktree", "list", "--porcelain").Run(); err != nil {
+		v.found("worktrees-damaged", "", "", "list the worktrees: %v", err)
+	}
 }
 
 // lineage checks that runs descend from each other as their journals and
 // their commits say.
-func (v *verifier) lineage(ctx context.Context) error {
+func (v *verifier) lineage(ctx context.Context) {
 	runs, err := v.w.List(ctx, true, "")
 	if err != nil {
-		return err
+		if !v.unlisted {
+			v.found(code(err, "lineage-unreadable"), "", "", "read the lineage: %v", err)
+		}
+		return
 	}
 	graph := v.w.derive(runs)
 	parents := map[string]string{}
@@ -112,7 +143,6 @@ func (v *verifier) lineage(ctx context.Context) error {
 	for _, f := range graph.Check(func(start string) string { return parents[start] }) {
 		v.found(f.Code, refs.RunRef(f.Run), "", "%s", f.Message)
 	}
-	return nil
 }
 
 func (v *verifier) found(code, ref, object, format string, args ...any) {
@@ -145,7 +175,12 @@ func (v *verifier) refs(ctx context.Context) ([]namedRef, error) {
 		c = v.w.git.Command(ctx, "for-each-ref", "--format=%(objectname) unknown %(refname)", "refs/checkpoints/", refs.NotesPrefix)
 		c.Stderr = &stderr
 		if out, err = c.Output(); err != nil {
-			return nil, fault.New(fault.Fatal, "git", "list refs: %s", strings.TrimSpace(stderr.String()))
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			v.unlisted = true
+			v.found("refs-unreadable", "", "", "git cannot list refs: %s", strings.TrimSpace(stderr.String()))
+			return nil, nil
 		}
 	}
 	for _, line := range strings.Split(stderr.String(), "\n") {
@@ -192,7 +227,7 @@ func (v *verifier) run(ctx context.Context, run string, r namedRef) {
 		v.checkpoint(ctx, r.name, run, c, after)
 		after = c
 		if c.Run == run {
-			commits = append(commits, own{c.ID, c.Kind == refs.KindStart})
+			commits = append(commits, own{c.ID, c.Kind == refs.KindStart, c.Step, c.Kind})
 		}
 		return true
 	})
@@ -259,9 +294,9 @@ func (v *verifier) notes(ctx context.Context, run string, r namedRef, runs map[s
 			v.found("note-twice", r.name, id, "the object has two notes")
 		}
 	}
-	starts := map[string]bool{}
+	chain := map[string]own{}
 	for _, c := range v.own[run] {
-		starts[c.id] = c.start
+		chain[c.id] = c
 	}
 	seen := map[string]bool{}
 	err = t.Walk(ctx, func(id, blob string) error {
@@ -286,21 +321,27 @@ func (v *verifier) notes(ctx context.Context, run string, r namedRef, runs map[s
 		}
 		if err == nil {
 			var state notes.State
-			if state, err = notes.Derive(lines); err == nil && starts[id] && !state.Known {
+			if state, err = notes.Derive(lines); err == nil && chain[id].start && !state.Known {
 				v.found("no-journal", r.name, id, "the journal does not say how the run was created")
 			}
 		}
+		var record notes.Record
 		if err == nil {
-			_, err = notes.DecodeRecord(id, lines)
+			record, err = notes.DecodeRecord(id, lines)
 		}
 		if err != nil {
 			v.found(code(err, "note-damaged"), r.name, id, "%v", err)
+			return nil
+		}
+		if c, ok := chain[id]; ok && !c.start && record.StepKind != "" && (record.StepName != c.step || record.StepKind != c.kind) {
+			v.found("record-differs", r.name, id, "its record tells of another step: '%s', of kind %s", record.StepName, record.StepKind)
 		}
 		return nil
 	})
 	if err != nil {
 		v.found(code(err, "notes-damaged"), r.name, r.id, "%v", err)
 	}
+	v.setBack(ctx, run, chain, seen)
 	for _, c := range v.own[run] {
 		switch {
 		case seen[c.id] || err != nil:
@@ -308,6 +349,34 @@ func (v *verifier) notes(ctx context.Context, run string, r namedRef, runs map[s
 			v.found("no-journal", r.name, c.id, "the run has no journal")
 		default:
 			v.found("no-record", r.name, c.id, "the checkpoint has no record")
+		}
+	}
+}
+
+// setBack tells of a run that once went further than it does now: a note is on
+// a commit that goes on from its tip.
+func (v *verifier) setBack(ctx context.Context, run string, chain map[string]own, noted map[string]bool) {
+	if len(v.own[run]) == 0 {
+		return
+	}
+	tip, walked := v.own[run][0].id, map[string]bool{}
+	for _, id := range slices.Sorted(maps.Keys(noted)) {
+		_, ours := chain[id]
+		for at := id; !ours && !walked[at]; {
+			walked[at] = true
+			c, err := v.w.repo.ReadCheckpoint(ctx, at)
+			if err != nil || c.Run != run || c.Kind == refs.KindStart {
+				break // of what a run that parted from it left, or collected by git
+			}
+			if at = c.Previous(); at != tip {
+				_, ours = chain[at]
+				continue
+			}
+			// A save may have come to its end meanwhile.
+			if now, err := v.w.repo.Ref(ctx, refs.RunRef(run)); err == nil && now == tip {
+				v.found("run-set-back", refs.RunRef(run), id, "the run's notes tell of this checkpoint, which goes on from its tip")
+			}
+			return
 		}
 	}
 }

@@ -31,6 +31,7 @@ type Worktree struct {
 	config   *config.Config
 	id       string
 	warnings []string
+	faults   []error // in the settings and the worktree's id
 	lock     *lock.Lock
 
 	endInherit func() // of the lock, by the git that we start
@@ -39,42 +40,39 @@ type Worktree struct {
 // Open opens the worktree that dir lies in; empty means the current directory.
 // Settings that cannot be read are fault.Invalid.
 func Open(ctx context.Context, dir string) (*Worktree, error) {
-	w, faults, err := open(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	if len(faults) > 0 {
+	w, err := OpenToVerify(ctx, dir)
+	if err == nil && len(w.faults) > 0 {
 		w.Close()
-		return nil, faults[0]
+		return nil, w.faults[0]
 	}
-	return w, nil
+	return w, err
 }
 
 // OpenAnyway is Open for what has to work whatever the settings say: those
 // that cannot be read are warned of and left out.
 func OpenAnyway(ctx context.Context, dir string) (*Worktree, error) {
-	w, faults, err := open(ctx, dir)
+	w, err := OpenToVerify(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range faults {
+	for _, f := range w.faults {
 		w.warn("%v", f)
 	}
 	return w, nil
 }
 
-func open(ctx context.Context, dir string) (*Worktree, []error, error) {
+// OpenToVerify is Open for Verify, which tells of settings that cannot be read.
+func OpenToVerify(ctx context.Context, dir string) (*Worktree, error) {
 	repo, err := refs.Open(ctx, dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	c, faults := config.Read(repo.Git())
-	w := &Worktree{repo: repo, git: repo.Git(), config: c}
+	w := &Worktree{repo: repo, git: repo.Git()}
+	w.config, w.faults = config.Read(repo.Git())
 	if w.id, err = readID(w.home("worktree-id")); err != nil {
-		repo.Close()
-		return nil, nil, err
+		w.faults = append(w.faults, err)
 	}
-	return w, faults, nil
+	return w, nil
 }
 
 // Close ends what Open started.
