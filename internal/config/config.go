@@ -96,7 +96,8 @@ func (l *layers) all() {
 func (l *layers) note(k *Key, set bool, err error, name, where string) {
 	switch {
 	case err != nil:
-		l.faults = append(l.faults, fault.New(fault.Invalid, "invalid-config", "read %s: %w", name, err))
+		l.faults = append(l.faults, fault.New(fault.Invalid, "invalid-config", "read %s: %w", name, err).
+			WithHint("git checkpoint config -h lists the settings"))
 	case set && l.origin != nil:
 		l.origin(k, where)
 	}

@@ -217,6 +217,8 @@ func TestServersRefuse(t *testing.T) {
 			[]string{"refused refs/checkpoints/runs/r: hook declined: no refs/checkpoints/runs/r"}},
 		{"identity by a hook", hook("pre-receive", `while read -r old new ref; do case $(git log -1 --format=%ce $new) in *@localhost) echo "who is $(git log -1 --format=%ce $new)?" >&2; exit 1;; esac; done`),
 			[]string{"refused refs/checkpoints/runs/r: pre-receive hook declined: who is git-checkpoint@localhost?"}},
+		{"message by a hook", hook("pre-receive", `while read -r old new ref; do if git log --format=%s $new --not --all | grep -q '^checkpoint: '; then echo "$ref: a subject names a ticket" >&2; exit 1; fi; done`),
+			[]string{"refused refs/checkpoints/runs/r: pre-receive hook declined: refs/checkpoints/runs/r: a subject names a ticket"}},
 		{"size", func(r clone) { r.git("config", "receive.maxInputSize", "20k") },
 			[]string{"refused refs/checkpoints/runs/r: ", "exceeds maximum allowed size"}},
 	} {
@@ -256,6 +258,54 @@ func TestServersRefuse(t *testing.T) {
 					}
 				})
 			}
+		})
+	}
+}
+
+// A server that refuses one run, by a message in it, gets the others; push says
+// which was refused, in the server's words, and goes on where it left off once
+// the server takes it.
+func TestServerRefusesOneRunByItsMessage(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			remote, one, _ := pair(t, s)
+			hook("update", `for c in $(git rev-list $3 --not --all); do case $(git log -1 --format=%B $c) in *WIP*) echo "unfinished work stays at home" >&2; exit 1;; esac; done`)(remote)
+			one.save("good", "plan", "2")
+			one.git("checkpoint", "save", "--run", "bad", "--step", "plan", "-m", "WIP: try it")
+			one.save("last", "plan", "3")
+
+			stdout, stderr, code := one.try(nil, "checkpoint", "push", "--json")
+			if code != 3 {
+				t.Errorf("exit code %d\n%s", code, stderr)
+			}
+			if !strings.Contains(stdout, `"refused":[{"ref":"refs/checkpoints/runs/bad","reason":"hook declined: unfinished work stays at home"}]`) ||
+				!strings.Contains(stdout, `"pushed":["good","last","r"]`) {
+				t.Errorf("it answers:\n%s", stdout)
+			}
+			_, stderr, _ = one.try(nil, "checkpoint", "push")
+			if !strings.Contains(stderr, "refused refs/checkpoints/runs/bad: hook declined: unfinished work stays at home") {
+				t.Errorf("it says:\n%s", stderr)
+			}
+			theirs, ours := remote.shared(), one.shared()
+			for _, run := range []string{"r", "good", "last"} {
+				if ref := runPrefix + run; theirs[ref] == "" || theirs[ref] != ours[ref] {
+					t.Errorf("%s is %q there, and %q here", ref, theirs[ref], ours[ref])
+				}
+			}
+			if id := theirs[runPrefix+"bad"]; id != "" {
+				t.Errorf("the server took %s", id)
+			}
+
+			if err := os.Remove(filepath.Join(remote.dir, "hooks", "update")); err != nil {
+				t.Fatal(err)
+			}
+			one.git("checkpoint", "push")
+			if theirs := remote.shared(); theirs[runPrefix+"bad"] != ours[runPrefix+"bad"] {
+				t.Errorf("the server has %v", theirs)
+			}
+			one.git("checkpoint", "verify")
 		})
 	}
 }

@@ -593,7 +593,8 @@ func remoteWords(err error) string {
 	for line := range strings.Lines(failed.Stderr) {
 		line, ok := strings.CutPrefix(line, "remote: ")
 		line = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(line), "error: "), "fatal: ")
-		if ok && line != "" && !slices.Contains(said, line) {
+		again := strings.HasPrefix(line, "hook declined to update ") // git's own, and the reason already
+		if ok && line != "" && !again && !slices.Contains(said, line) {
 			said = append(said, line)
 		}
 	}
