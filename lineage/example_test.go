@@ -11,7 +11,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
 
-// An orchestrator lists the runs, rewinds one to a step, and forks it from
+// S0.13: an orchestrator lists the runs, rewinds one to a step, and forks it from
 // another. Nothing but refs and notes is touched.
 func Example() {
 	ctx := context.Background()

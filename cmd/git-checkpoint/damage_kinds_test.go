@@ -334,7 +334,7 @@ func headFile(d *damaged) damage {
 		d.put(name, content)
 	}
 	content, _ := os.ReadFile(d.path(name))
-	return damage{what: fmt.Sprintf("%s: %.60q", name, content), names: []string{name, "not a git repository"}}
+	return damage{what: fmt.Sprintf("%s: %.60q", name, content), names: []string{name, "not a git repository"}, hides: name == "CHECKPOINT_HEAD"}
 }
 
 func gitFile(d *damaged) damage {
@@ -364,7 +364,7 @@ func index(d *damaged) damage {
 func shallow(d *damaged) damage {
 	content := pick(d, []string{"junk\n", strings.Repeat("1", 40) + "\n", d.s.refs["refs/checkpoints/runs/again"] + "\n", d.ask("rev-parse", "HEAD") + "\n", ""})
 	d.put("shallow", content)
-	return damage{what: fmt.Sprintf("shallow: %.50q", content), names: []string{"shallow"}}
+	return damage{what: fmt.Sprintf("shallow: %.50q", content), names: []string{"shallow"}, hides: true}
 }
 
 // linkedWorktree leaves what is no worktree any more.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/lineage"
 	"github.com/git-checkpoint/git-checkpoint/refs"
@@ -310,7 +311,7 @@ var descents = []struct {
 	{"fork into a worktree", []string{"fork", "task", "--to", "plan", "--run", "n", "--worktree", "../w"}, "../w"},
 }
 
-// TestKilledDescent kills each way to descend at every durable step of it and
+// N.3: TestKilledDescent kills each way to descend at every durable step of it and
 // demands that there is no new run and an unarchived source, or the whole, and
 // that what is begun can be finished, and taken back.
 func TestKilledDescent(t *testing.T) {
@@ -460,4 +461,57 @@ func (l *lab) stepOf(name string, args []string) string {
 	}
 	l.t.Fatalf("there is no step '%s' in %s", name, trace)
 	return ""
+}
+
+// S0.13: the command line and the library make the same runs: the same commits,
+// and journals that say the same.
+func TestTheCommandLineAndTheLibraryMakeTheSameRuns(t *testing.T) {
+	t.Parallel()
+	byCommand := newLab(t)
+	byLibrary := byCommand.copy(t)
+	date := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	byCommand.env = append(byCommand.env, "GIT_CHECKPOINT_DATE="+date.Format(time.RFC3339))
+	byCommand.checkpoint("fork", "task", "--before", "test", "--run", "other")
+	byCommand.checkpoint("rewind", "task", "--to", "work", "--run", "again", "--no-checkout", "--instructions", "use the parser")
+
+	ctx := context.Background()
+	repo, err := refs.Open(ctx, byLibrary.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer repo.Close()
+	by := refs.Identity{Name: "A Person", Email: "person@example.org", When: date}
+	if _, err := lineage.Fork(ctx, repo, lineage.Request{Source: "task", Step: "test", Before: true, Run: "other", By: by}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lineage.Rewind(ctx, repo, lineage.Request{Source: "task", Step: "work", Run: "again", Instructions: "use the parser", By: by}); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, run := range []string{"other", "again", "task"} {
+		tips, journals := [2]string{}, [2]string{}
+		for i, l := range []*lab{byCommand, byLibrary} {
+			tips[i] = l.git("rev-parse", "refs/checkpoints/runs/"+run)
+			start := l.git("log", "--first-parent", "-1", "--grep=^Checkpoint-Kind: start", "--format=%H", tips[i])
+			for line := range strings.Lines(l.git("notes", "--ref=checkpoints/"+run, "show", start)) {
+				var event map[string]any
+				if err := json.Unmarshal([]byte(line), &event); err != nil {
+					t.Fatal(err)
+				}
+				// What is particular to a call: its id, and where it was made.
+				delete(event, "id")
+				delete(event, "worktree")
+				delete(event, "path")
+				data, _ := json.Marshal(event)
+				journals[i] += string(data) + "\n"
+			}
+		}
+		if tips[0] != tips[1] {
+			t.Errorf("run %s: %s by the command line, %s by the library", run, tips[0], tips[1])
+		}
+		if journals[0] != journals[1] || journals[0] == "" {
+			t.Errorf("run %s: the command line wrote\n%sthe library\n%s", run, journals[0], journals[1])
+		}
+	}
+	byLibrary.sound()
 }

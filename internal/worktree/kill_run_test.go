@@ -216,7 +216,7 @@ func (s sandbox) cleared() {
 	}
 }
 
-// TestKilledRunner kills the runner of a plan at its durable steps.
+// N.3: TestKilledRunner kills the runner of a plan at its durable steps.
 func TestKilledRunner(t *testing.T) {
 	t.Parallel()
 	s := planned(t)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestKilledSave kills what only adds to a run. Afterwards each chain is as
+// N.3: TestKilledSave kills what only adds to a run. Afterwards each chain is as
 // it was or one longer, nothing else has changed, and the next command works
 // and clears away what is left.
 func TestKilledSave(t *testing.T) {

@@ -45,7 +45,7 @@ type killCase struct {
 	undo  string // what undo does to the killed operation: "rolls back" or "finishes"
 }
 
-// TestKilledRestore kills whatever changes the working tree at its durable
+// N.3: TestKilledRestore kills whatever changes the working tree at its durable
 // steps. Afterwards, restore --continue brings one state, undo the other, and
 // nothing of the killed process is in anybody's way.
 func TestKilledRestore(t *testing.T) {

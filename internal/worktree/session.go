@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
@@ -230,10 +231,25 @@ func (w *Worktree) Remember(session, prompt string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 		return fault.New(fault.Fatal, "io", "remember the prompt: %w", err)
 	}
+	if _, err := os.Lstat(file); err != nil {
+		forgetOld(filepath.Dir(file))
+	}
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		return fault.New(fault.Fatal, "io", "remember the prompt: %w", err)
 	}
 	return nil
+}
+
+// remembered is how long a session is remembered that never told its end.
+const remembered = 30 * 24 * time.Hour
+
+func forgetOld(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > remembered {
+			os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
 }
 
 // Recall returns the first line of a session's last prompt.
