@@ -141,8 +141,11 @@ func isDir(dir, name string) bool {
 }
 
 func damagedRef(name string, err error) error {
-	return fault.New(fault.Integrity, "ref-damaged", "read ref '%s': %w", name, err).
-		WithHint("git checkpoint verify lists what is damaged; git update-ref -d '%s' removes the ref", name)
+	e := fault.New(fault.Integrity, "ref-damaged", "read ref '%s': %w", name, err)
+	if strings.HasPrefix(name, branchPrefix) || name == "HEAD" {
+		return e.WithHint("git fsck and git reflog tell what it may have held") // the user's own
+	}
+	return e.WithHint("git checkpoint verify lists what is damaged; git update-ref -d '%s' removes the ref", name)
 }
 
 // Head says what HEAD is.

@@ -373,5 +373,5 @@ func linkedWorktree(d *damaged) damage {
 	name := "worktrees/linked/" + pick(d, []string{"gitdir", "HEAD", "commondir", "CHECKPOINT_HEAD", "checkpoint/worktree-id", "index"})
 	content := pick(d, []string{"", "junk\n", "/nowhere/.git\n", "ref: refs/checkpoints/runs/base\n"})
 	d.put(name, content)
-	return damage{what: fmt.Sprintf("%s: %q", name, content), names: []string{"linked"}}
+	return damage{what: fmt.Sprintf("%s: %q", name, content), names: []string{"linked", "/nowhere"}}
 }

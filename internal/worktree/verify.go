@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -105,8 +106,16 @@ func (v *verifier) surroundings(ctx context.Context) {
 	for _, f := range v.w.faults {
 		v.found(code(f, "settings"), "", "", "%v", f)
 	}
+	for _, name := range []string{"lock", "refs-lock", "transaction", "index", "index.key", "unignored"} {
+		if info, err := os.Lstat(v.w.home(name)); err == nil && !info.Mode().IsRegular() {
+			v.found("file-damaged", "", "", "'%s' is no file; it can be removed", v.w.home(name))
+		}
+	}
 	if err := v.w.repo.CheckCurrent(ctx); err != nil {
 		v.found(code(err, "ref-damaged"), refs.Current, "", "%v", err)
+	}
+	if _, err := v.w.repo.Head(ctx); err != nil {
+		v.found(code(err, "head-damaged"), "HEAD", "", "%v", err)
 	}
 	if v.w.git.Top != "" {
 		if _, err := snapshot.ReadUserIndex(ctx, v.w.git); err != nil {

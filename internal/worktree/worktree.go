@@ -101,7 +101,8 @@ func readID(file string) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fault.New(fault.Fatal, "io", "read the worktree's id: %w", err)
+		return "", fault.New(fault.Fatal, "io", "read the worktree's id: %w", err).
+			WithHint("make it readable, or remove it to get a new id; runs that this worktree wrote are then continued as forks")
 	}
 	id := strings.TrimSpace(string(data))
 	if len(id) != 16 || strings.Trim(id, "0123456789abcdef") != "" {
