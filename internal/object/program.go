@@ -40,13 +40,8 @@ func (s *Program) Read(ctx context.Context, id string) (Kind, []byte, error) {
 	if !IsID(id) {
 		return "", nil, missing(id)
 	}
-	if s.batch == nil || s.batch.broken != nil {
-		// A damaged object ends git; the next is another matter.
-		b, err := OpenBatch(ctx, s.repo)
-		if err != nil {
-			return "", nil, err
-		}
-		s.batch = b
+	if err := s.start(ctx); err != nil {
+		return "", nil, err
 	}
 	_, kind, data, err := s.batch.Read(id)
 	if errors.Is(err, ErrMissing) {
@@ -59,6 +54,15 @@ func (s *Program) Read(ctx context.Context, id string) (Kind, []byte, error) {
 		return "", nil, unreadable(id, errMismatch)
 	}
 	return kind, data, err
+}
+
+// start starts the batch, and another after one that ended: a damaged object
+// ends git, and the next is another matter.
+func (s *Program) start(ctx context.Context) (err error) {
+	if s.batch == nil || s.batch.broken != nil {
+		s.batch, err = OpenBatch(ctx, s.repo)
+	}
+	return err
 }
 
 // Flush implements Store: one pack goes through unpack-objects, which writes
@@ -210,29 +214,38 @@ func (b *Batch) fail(name string, err error) error {
 }
 
 func (b *Batch) answer(name string) (id string, kind Kind, data []byte, err error) {
-	line, err := b.out.ReadString('\n')
+	id, kind, size, err := b.head(name)
 	if err != nil {
-		return "", "", nil, b.fail(name, err)
-	}
-	line = strings.TrimSuffix(line, "\n")
-	if strings.HasSuffix(line, " missing") || strings.HasSuffix(line, " ambiguous") {
-		return "", "", nil, missing(name)
-	}
-	fields := strings.Fields(line)
-	if len(fields) != 3 {
-		return "", "", nil, b.fail(name, fmt.Errorf("git answered '%s'", line))
-	}
-	size, err := strconv.Atoi(fields[2])
-	if err != nil || size < 0 {
-		return "", "", nil, b.fail(name, fmt.Errorf("git answered '%s'", line))
+		return "", "", nil, err
 	}
 	// What a damaged object says of its size is not to be trusted with memory.
 	var content bytes.Buffer
-	content.Grow(min(size, 16<<20) + 1)
-	if _, err := io.CopyN(&content, b.out, int64(size)+1); err != nil {
+	content.Grow(int(min(size, 16<<20)) + 1)
+	if _, err := io.CopyN(&content, b.out, size+1); err != nil {
 		return "", "", nil, b.fail(name, err)
 	}
-	return fields[0], Kind(fields[1]), content.Bytes()[:size], nil
+	return id, kind, content.Bytes()[:size], nil
+}
+
+// head reads the line that comes before an object's content.
+func (b *Batch) head(name string) (id string, kind Kind, size int64, err error) {
+	line, err := b.out.ReadString('\n')
+	if err != nil {
+		return "", "", 0, b.fail(name, err)
+	}
+	line = strings.TrimSuffix(line, "\n")
+	if strings.HasSuffix(line, " missing") || strings.HasSuffix(line, " ambiguous") {
+		return "", "", 0, missing(name)
+	}
+	fields := strings.Fields(line)
+	if len(fields) != 3 {
+		return "", "", 0, b.fail(name, fmt.Errorf("git answered '%s'", line))
+	}
+	size, err = strconv.ParseInt(fields[2], 10, 64)
+	if err != nil || size < 0 {
+		return "", "", 0, b.fail(name, fmt.Errorf("git answered '%s'", line))
+	}
+	return fields[0], Kind(fields[1]), size, nil
 }
 
 // Close ends the process.

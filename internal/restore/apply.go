@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,8 +53,8 @@ func (p *Plan) SaveRaw(ctx context.Context) (map[string]string, error) {
 	var names, converted []string
 	for _, list := range [][]string{p.Write, p.Delete} {
 		for _, name := range list {
-			h, ok := p.have[name]
-			if !ok || h.Mode != index.ModeFile && h.Mode != index.ModeExecutable {
+			h := p.have.get(name)
+			if h == nil || h.Mode != index.ModeFile && h.Mode != index.ModeExecutable {
 				continue
 			}
 			names = append(names, name)
@@ -63,12 +64,17 @@ func (p *Plan) SaveRaw(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		id, err := hashFile(snapshot.DiskPath(p.repo, name), p.repo.ObjectFormat)
-		if err != nil {
-			return nil, p.changed(name)
+	ids := make([]string, len(names))
+	if err := parallel(len(names), func(i int) (err error) {
+		if ids[i], err = hashFile(snapshot.DiskPath(p.repo, names[i]), p.repo.ObjectFormat); err != nil {
+			return p.changed(names[i])
 		}
-		if id != p.have[name].ID || outward[name] {
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		if ids[i] != p.have.get(name).ID || outward[name] {
 			converted = append(converted, name)
 		}
 	}
@@ -82,7 +88,7 @@ func (p *Plan) SaveRaw(ctx context.Context) (map[string]string, error) {
 // the attributes of now. A file that is stored as it is on disk is one of them
 // too: LF comes back as CRLF where that is asked for.
 func (p *Plan) convertedOut(ctx context.Context, names []string) (map[string]bool, error) {
-	if len(names) == 0 {
+	if len(names) == 0 || p.plain {
 		return nil, nil
 	}
 	found := map[string]bool{}
@@ -177,7 +183,7 @@ func (p *Plan) Apply() error {
 		}
 	}
 	for _, name := range p.target.Interrupted {
-		if _, wanted := p.want[name]; !wanted {
+		if p.want.get(name) == nil {
 			p.removeEmpty(path.Dir(name))
 		}
 	}
@@ -191,11 +197,11 @@ func (p *Plan) unchanged(name string) (fs.FileInfo, error) {
 	if err != nil || fi == nil {
 		return nil, err
 	}
-	h, known := p.have[name]
 	if fi.IsDir() {
 		return fi, nil
 	}
-	if !known || !sameStat(h.Stat, index.StatOf(fi)) {
+	h := p.have.get(name)
+	if h == nil || !sameStat(h.Stat, index.StatOf(fi)) {
 		return nil, p.changed(name)
 	}
 	return fi, nil
@@ -262,7 +268,7 @@ func (p *Plan) write(name string) error {
 	}
 	to := snapshot.DiskPath(p.repo, name)
 	if fi != nil && fi.IsDir() {
-		if p.want[name].Mode == index.ModeGitlink {
+		if p.want.get(name).Mode == index.ModeGitlink {
 			return nil
 		}
 		if err := removeEmptyTree(to); err != nil {
@@ -270,7 +276,7 @@ func (p *Plan) write(name string) error {
 				WithHint("move it away and try again")
 		}
 	}
-	if p.want[name].Mode == index.ModeGitlink {
+	if p.want.get(name).Mode == index.ModeGitlink {
 		if fi != nil {
 			if err := os.Remove(to); err != nil {
 				return fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
@@ -411,56 +417,80 @@ func moveInto(from, to string) error {
 	return os.Rename(beside, to)
 }
 
-// Stat returns the stat data of a file that is as the target has it: written,
-// or left because it was so already. ok is false where git must look itself.
-func (p *Plan) Stat(name string) (s index.Stat, ok bool) {
-	if s, ok := p.stats[name]; ok {
-		return s, true
+// Stats sets the stat data of entries of an index, sorted, that are as the
+// target has them on disk: written, or left because they were so already. git
+// has to look at the others itself.
+func (p *Plan) Stats(list []index.Entry) {
+	have, want := p.have, p.want
+	for i := range list {
+		e := &list[i]
+		e.Stat = index.Stat{}
+		if e.Stage != 0 || e.IntentToAdd {
+			continue
+		}
+		for len(want) > 0 && want[0].Path < e.Path {
+			want = want[1:]
+		}
+		if len(want) == 0 || want[0].Path != e.Path || want[0].ID != e.ID || want[0].Mode != e.Mode {
+			continue
+		}
+		if s, ok := p.stats[e.Path]; ok {
+			e.Stat = s
+			continue
+		}
+		for len(have) > 0 && have[0].Path < e.Path {
+			have = have[1:]
+		}
+		if len(have) == 0 || have[0].Path != e.Path || have[0].ID != e.ID || have[0].Mode != e.Mode {
+			continue
+		}
+		if e.Stat = have[0].Stat; p.snap.Files.Racy(&have[0]) {
+			e.Stat.Size = 0 // see Index.SmudgeRacy
+		}
 	}
-	h, ok := p.have[name]
-	w := p.want[name]
-	if !ok || h.ID != w.ID || h.Mode != w.Mode {
-		return s, false
-	}
-	return h.Stat, true
 }
 
 // Verify looks at every path of the target and of the snapshot once more:
 // each must be as it was written or left, each deleted one gone. A difference
 // is a fault.Conflict, since only somebody else can have made it.
 func (p *Plan) Verify() error {
-	look := snapshot.NewLstat(p.repo)
 	unseen := map[string]bool{} // tracked, but not to be read
 	for _, s := range p.snap.Skipped {
 		unseen[s.Path] = true
 	}
-	for name, w := range p.want {
-		if w.Mode == index.ModeGitlink || unseen[name] {
-			continue
+	expected := make([]expectation, 0, len(p.want))
+	each(p.have, p.want, func(h, w *index.Entry) error {
+		if w == nil || w.Mode == index.ModeGitlink || unseen[w.Path] {
+			return nil
 		}
-		fi, err := look.Get(name)
-		if err != nil {
-			return err
+		s, ok := p.stats[w.Path]
+		if !ok && h != nil {
+			s = h.Stat
 		}
-		if fi == nil {
-			return p.changed(name)
-		}
-		s, ok := p.stats[name]
-		if !ok {
-			s = p.have[name].Stat
-		}
-		if !sameStat(s, index.StatOf(fi)) {
-			return p.changed(name)
-		}
+		expected = append(expected, expectation{w.Path, s})
+		return nil
+	})
+	changed, err := differing(p.repo, expected)
+	if err != nil {
+		return err
 	}
+	look := snapshot.NewLstat(p.repo)
 	for _, name := range p.Delete {
 		fi, err := look.Get(name)
 		if err != nil {
 			return err
 		}
 		if fi != nil && !fi.IsDir() {
-			return p.changed(name)
+			changed = append(changed, name)
 		}
 	}
-	return nil
+	switch len(changed) {
+	case 0:
+		return nil
+	case 1:
+		return p.changed(changed[0])
+	}
+	slices.Sort(changed)
+	return fault.New(fault.Conflict, "file-changed", "'%s' and %d more changed while they were being restored", changed[0], len(changed)-1).
+		WithHint("stop what writes to them and try again")
 }

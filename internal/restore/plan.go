@@ -6,7 +6,6 @@ package restore
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -51,16 +50,84 @@ type Plan struct {
 	Unprotected []string // submodules and nested repositories that differ: left
 	IgnoreRules bool     // the .gitignore files differ between now and then
 
-	repo   *git.Repo
-	store  object.Store
-	snap   *snapshot.Snapshot
-	target Target
-	have   map[string]index.Entry // what is on disk, as the snapshot has it
-	want   map[string]index.Entry
-	places map[string]bool // directories that the target needs
-	stage  string
-	stats  map[string]index.Stat // of files written
-	Steps  int                   // how many changes Apply has made
+	repo    *git.Repo
+	store   object.Store
+	snap    *snapshot.Snapshot
+	target  Target
+	have    entries // what is on disk, as the snapshot has it
+	want    entries // what shall be
+	stage   string
+	plain   bool                  // no file is another on disk than stored
+	written map[string]bool       // files in stage that we wrote, not git
+	flat    map[string]string     // where in stage those are that do not lie there by their paths
+	stats   map[string]index.Stat // of files written
+	Steps   int                   // how many changes Apply has made
+}
+
+// entries are sorted by path, each path once.
+type entries []index.Entry
+
+// without leaves out entries, without a copy where there are none of them.
+func without(list []index.Entry, drop func(e *index.Entry) bool) entries {
+	for i := range list {
+		if drop(&list[i]) {
+			kept := slices.Clone(list[:i])
+			for _, e := range list[i:] {
+				if !drop(&e) {
+					kept = append(kept, e)
+				}
+			}
+			return kept
+		}
+	}
+	return list
+}
+
+func (l entries) search(p string) int {
+	return sort.Search(len(l), func(i int) bool { return l[i].Path >= p })
+}
+
+// get returns the entry of a path, nil if there is none.
+func (l entries) get(p string) *index.Entry {
+	if i := l.search(p); i < len(l) && l[i].Path == p {
+		return &l[i]
+	}
+	return nil
+}
+
+// under returns the first entry below a directory, nil if there is none.
+func (l entries) under(dir string) *index.Entry {
+	if i := l.search(dir + "/"); i < len(l) && strings.HasPrefix(l[i].Path, dir+"/") {
+		return &l[i]
+	}
+	return nil
+}
+
+// each goes through two lists at once; an entry that is in one alone is given
+// with nil.
+func each(a, b entries, visit func(a, b *index.Entry) error) error {
+	for len(a) > 0 || len(b) > 0 {
+		var x, y *index.Entry
+		order := 0
+		switch {
+		case len(a) == 0:
+			order = 1
+		case len(b) == 0:
+			order = -1
+		default:
+			order = strings.Compare(a[0].Path, b[0].Path)
+		}
+		if order <= 0 {
+			x, a = &a[0], a[1:]
+		}
+		if order >= 0 {
+			y, b = &b[0], b[1:]
+		}
+		if err := visit(x, y); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Obstacles lists the paths on disk that stand where the target has a file
@@ -69,57 +136,51 @@ type Plan struct {
 // again with them. A repository, or a directory that cannot be read, in the
 // way is a fault.Conflict.
 func Obstacles(repo *git.Repo, target Target, snap *snapshot.Snapshot) ([]string, error) {
-	have := map[string]uint32{}
-	filled := map[string]bool{} // directories that the snapshot has files in
-	for _, e := range snap.Files.Entries {
-		have[e.Path] = e.Mode
-		for dir := path.Dir(e.Path); dir != "." && !filled[dir]; dir = path.Dir(dir) {
-			filled[dir] = true
-		}
-	}
-	closed := map[string]bool{} // also directories, of which nothing can be said
+	have := entries(snap.Files.Entries)
+	unread := map[string]bool{} // files and directories of which nothing can be said
 	for _, s := range snap.Skipped {
 		if s.Reason == snapshot.ReasonUnreadable {
-			have[s.Path], closed[s.Path] = 0, true
+			unread[s.Path] = true
+			if e := firstWanted(target, s.Path); e != nil {
+				return nil, fault.New(fault.Conflict, "directory-in-the-way", "the directory '%s' cannot be read, and the checkpoint has '%s'", s.Path, e.Path).
+					WithHint("make it readable or move it away first")
+			}
 		}
 	}
 	look := snapshot.NewLstat(repo)
 	found := map[string]bool{}
 	checkedDirs := map[string]bool{"": true, ".": true}
-	for _, e := range target.Files {
-		if target.Absent[e.Path] {
-			continue
+	err := each(have, target.Files, func(h, e *index.Entry) error {
+		// Where the snapshot has a file, its directories are real ones.
+		if e == nil || h != nil && !h.SkipWorktree || target.Absent[e.Path] {
+			return nil
 		}
 		// A file where the target has a directory.
 		for dir := path.Dir(e.Path); !checkedDirs[dir]; dir = path.Dir(dir) {
 			checkedDirs[dir] = true
-			if closed[dir] {
-				return nil, fault.New(fault.Conflict, "directory-in-the-way", "the directory '%s' cannot be read, and the checkpoint has '%s'", dir, e.Path).
-					WithHint("make it readable or move it away first")
-			}
 			fi, err := look.Get(dir)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if fi == nil {
 				continue
 			}
-			mode, saved := have[dir]
-			if !fi.IsDir() && !saved {
+			saved := have.get(dir)
+			if !fi.IsDir() && saved == nil {
 				found[dir] = true
 			}
 			// What git itself takes for no repository (its .git leads
 			// nowhere) is in the snapshot, file by file.
-			if fi.IsDir() && (mode == index.ModeGitlink || !filled[dir] && isRepository(repo, dir)) {
-				return nil, repositoryInTheWay(dir, e.Path)
+			if fi.IsDir() && (saved != nil && saved.Mode == index.ModeGitlink || have.under(dir) == nil && isRepository(repo, dir)) {
+				return repositoryInTheWay(dir, e.Path)
 			}
 		}
-		if _, saved := have[e.Path]; saved {
-			continue
+		if h != nil || unread[e.Path] {
+			return nil
 		}
 		fi, err := look.Get(e.Path)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		switch {
 		case fi == nil:
@@ -127,10 +188,12 @@ func Obstacles(repo *git.Repo, target Target, snap *snapshot.Snapshot) ([]string
 			found[e.Path] = true
 		case e.Mode == index.ModeGitlink:
 		default:
-			if err := filesBelow(repo, e.Path, have, found); err != nil {
-				return nil, err
-			}
+			return filesBelow(repo, e.Path, have, unread, found)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	list := make([]string, 0, len(found))
 	for p := range found {
@@ -138,6 +201,18 @@ func Obstacles(repo *git.Repo, target Target, snap *snapshot.Snapshot) ([]string
 	}
 	sort.Strings(list)
 	return list, nil
+}
+
+// firstWanted is a file that the target has on disk below a directory, nil if
+// there is none.
+func firstWanted(target Target, dir string) *index.Entry {
+	files := entries(target.Files)
+	for i := files.search(dir + "/"); i < len(files) && strings.HasPrefix(files[i].Path, dir+"/"); i++ {
+		if !target.Absent[files[i].Path] {
+			return &files[i]
+		}
+	}
+	return nil
 }
 
 func isRepository(repo *git.Repo, dir string) bool {
@@ -152,7 +227,7 @@ func repositoryInTheWay(dir, p string) error {
 
 // filesBelow finds the files of a directory that stands where the target has
 // a file.
-func filesBelow(repo *git.Repo, dir string, have map[string]uint32, found map[string]bool) error {
+func filesBelow(repo *git.Repo, dir string, have entries, unread, found map[string]bool) error {
 	root := snapshot.DiskPath(repo, dir)
 	return filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -170,7 +245,7 @@ func filesBelow(repo *git.Repo, dir string, have map[string]uint32, found map[st
 		if d.IsDir() {
 			return nil
 		}
-		if _, saved := have[p]; !saved {
+		if have.get(p) == nil && !unread[p] {
 			found[p] = true
 		}
 		return nil
@@ -182,25 +257,18 @@ func filesBelow(repo *git.Repo, dir string, have map[string]uint32, found map[st
 func Prepare(ctx context.Context, repo *git.Repo, store object.Store, target Target, snap *snapshot.Snapshot) (*Plan, error) {
 	p := &Plan{
 		repo: repo, store: store, snap: snap, target: target,
-		have:  make(map[string]index.Entry, len(snap.Files.Entries)),
-		want:  make(map[string]index.Entry, len(target.Files)),
+		have:  without(snap.Files.Entries, func(e *index.Entry) bool { return e.SkipWorktree }),
+		want:  without(target.Files, func(e *index.Entry) bool { return target.Absent[e.Path] }),
 		stats: map[string]index.Stat{},
 	}
-	for _, e := range snap.Files.Entries {
-		if !e.SkipWorktree {
-			p.have[e.Path] = e
-		}
-	}
-	for _, e := range target.Files {
-		if !target.Absent[e.Path] {
-			p.want[e.Path] = e
-		}
-	}
-	p.places = directories(p.want)
 	if err := p.compare(); err != nil {
 		return nil, err
 	}
 	if err := p.unreadable(); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.plain, err = p.plainFiles(ctx); err != nil {
 		return nil, err
 	}
 	stage, err := os.MkdirTemp(filepath.Join(repo.Dir, "checkpoint"), "stage-")
@@ -216,16 +284,6 @@ func Prepare(ctx context.Context, repo *git.Repo, store object.Store, target Tar
 	return p, nil
 }
 
-func directories(files map[string]index.Entry) map[string]bool {
-	found := map[string]bool{}
-	for name := range files {
-		for dir := path.Dir(name); dir != "." && !found[dir]; dir = path.Dir(dir) {
-			found[dir] = true
-		}
-	}
-	return found
-}
-
 // Discard removes what Prepare made ready.
 func (p *Plan) Discard() {
 	if p.stage != "" {
@@ -234,60 +292,66 @@ func (p *Plan) Discard() {
 }
 
 func (p *Plan) compare() error {
-	now, then := map[string]string{}, map[string]string{}
-	filled := directories(p.have)
 	repositories := map[string]bool{}
-	for name, w := range p.want {
-		h, ok := p.have[name]
-		if path.Base(name) == ".gitignore" {
-			then[name] = w.ID
+	err := each(p.have, p.want, func(h, w *index.Entry) error {
+		if h != nil && w != nil && h.Mode == w.Mode && h.ID == w.ID && (len(p.target.Raw) == 0 || p.target.Raw[w.Path] == "") {
+			return nil
 		}
-		switch {
-		case w.Mode == index.ModeGitlink && ok && h.Mode == index.ModeGitlink:
-			if h.ID != w.ID {
-				p.Unprotected = append(p.Unprotected, name)
-			}
-			continue
-		case ok && h.Mode == index.ModeGitlink:
-			return repositoryInTheWay(name, name)
-		case w.Mode == index.ModeGitlink && !ok:
-			// An empty directory stands for it, as after git checkout. One
-			// with files in it goes with them, and is made again.
-			if fi, err := os.Lstat(snapshot.DiskPath(p.repo, name)); err == nil && fi.IsDir() && !filled[name] {
-				continue
-			}
-		case p.target.Raw[name] != "":
-			if ok && h.Mode == w.Mode && p.rawOnDisk(name) == p.target.Raw[name] {
-				continue
-			}
-		case ok && h.Mode == w.Mode && h.ID == w.ID:
-			continue
+		if w == nil {
+			p.remove(h, repositories)
+			return nil
 		}
-		p.Write = append(p.Write, name)
-	}
-	for name, h := range p.have {
-		if path.Base(name) == ".gitignore" {
-			now[name] = h.ID
-		}
-		if _, ok := p.want[name]; ok || p.left(name) {
-			continue
-		}
-		if h.Mode == index.ModeGitlink {
-			p.Unprotected = append(p.Unprotected, name)
-			continue
-		}
-		if dir := p.repositoryAbove(name, repositories); dir != "" {
-			p.Unprotected = append(p.Unprotected, dir)
-			continue
-		}
-		p.Delete = append(p.Delete, name)
-	}
-	p.IgnoreRules = !mapsEqual(now, then)
-	slices.Sort(p.Write)
-	slices.Sort(p.Delete)
+		return p.replace(h, w)
+	})
 	slices.Sort(p.Unprotected)
 	p.Unprotected = slices.Compact(p.Unprotected)
+	return err
+}
+
+// replace plans to write a file; h is what is there, nil if nothing is.
+func (p *Plan) replace(h, w *index.Entry) error {
+	name := w.Path
+	same := h != nil && h.Mode == w.Mode && h.ID == w.ID
+	p.IgnoreRules = p.IgnoreRules || path.Base(name) == ".gitignore" && (h == nil || h.ID != w.ID)
+	switch {
+	case w.Mode == index.ModeGitlink && h != nil && h.Mode == index.ModeGitlink:
+		if !same {
+			p.Unprotected = append(p.Unprotected, name)
+		}
+		return nil
+	case h != nil && h.Mode == index.ModeGitlink:
+		return repositoryInTheWay(name, name)
+	case w.Mode == index.ModeGitlink && h == nil:
+		// An empty directory stands for it, as after git checkout. One
+		// with files in it goes with them, and is made again.
+		if fi, err := os.Lstat(snapshot.DiskPath(p.repo, name)); err == nil && fi.IsDir() && p.have.under(name) == nil {
+			return nil
+		}
+	case p.target.Raw[name] != "":
+		if h != nil && h.Mode == w.Mode && p.rawOnDisk(name) == p.target.Raw[name] {
+			return nil
+		}
+	}
+	p.Write = append(p.Write, name)
 	return nil
+}
+
+// remove plans to delete a file that the target does not have.
+func (p *Plan) remove(h *index.Entry, repositories map[string]bool) {
+	name := h.Path
+	p.IgnoreRules = p.IgnoreRules || path.Base(name) == ".gitignore"
+	if p.left(name) {
+		return
+	}
+	if h.Mode == index.ModeGitlink {
+		p.Unprotected = append(p.Unprotected, name)
+		return
+	}
+	if dir := p.repositoryAbove(name, repositories); dir != "" {
+		p.Unprotected = append(p.Unprotected, dir)
+		return
+	}
+	p.Delete = append(p.Delete, name)
 }
 
 // repositoryAbove returns the directory above a path that holds a .git, even
@@ -309,7 +373,7 @@ func (p *Plan) repositoryAbove(name string, known map[string]bool) string {
 // left says whether the checkpoint did not take a path, or a directory above
 // it, and needs its place for nothing else.
 func (p *Plan) left(name string) bool {
-	if len(p.target.Leave) == 0 || p.places[name] || p.below(name) {
+	if len(p.target.Leave) == 0 || p.place(name) || p.below(name) {
 		return false
 	}
 	for ; name != "."; name = path.Dir(name) {
@@ -320,17 +384,8 @@ func (p *Plan) left(name string) bool {
 	return false
 }
 
-func mapsEqual(a, b map[string]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if b[k] != v {
-			return false
-		}
-	}
-	return true
-}
+// place says whether the target needs a directory at a path.
+func (p *Plan) place(name string) bool { return p.want.under(name) != nil }
 
 // unreadable refuses to replace or delete what could not be saved.
 func (p *Plan) unreadable() error {
@@ -344,7 +399,7 @@ func (p *Plan) unreadable() error {
 		inTheWay := touched[s.Path] || p.below(s.Path)
 		fi, err := os.Lstat(snapshot.DiskPath(p.repo, s.Path))
 		if err == nil && !fi.IsDir() {
-			inTheWay = inTheWay || p.places[s.Path]
+			inTheWay = inTheWay || p.place(s.Path)
 		}
 		if inTheWay {
 			return fault.New(fault.Conflict, "file-in-the-way", "'%s' cannot be saved (%s), and would be replaced", s.Path, s.Reason).
@@ -357,7 +412,7 @@ func (p *Plan) unreadable() error {
 // below says whether the target has a file where a path has a directory.
 func (p *Plan) below(name string) bool {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if w, ok := p.want[dir]; ok && w.Mode != index.ModeGitlink {
+		if w := p.want.get(dir); w != nil && w.Mode != index.ModeGitlink {
 			return true
 		}
 	}
@@ -372,131 +427,12 @@ func (p *Plan) rawOnDisk(name string) string {
 	return id
 }
 
-// makeReady lets git write the files to a directory of its own, with the
-// checkpoint's attributes, and looks at what came of it.
-func (p *Plan) makeReady(ctx context.Context) error {
-	var entries []index.Entry
-	for _, name := range p.Write {
-		w := p.want[name]
-		if w.Mode != index.ModeGitlink && p.target.Raw[name] == "" {
-			entries = append(entries, index.Entry{Path: name, Mode: w.Mode, ID: w.ID})
-		}
-	}
-	candidates := p.keepCandidates()
-	rules := map[string]bool{}
-	for _, w := range p.target.Files {
-		// git takes them from the index where they are absent by skip-worktree.
-		base := path.Base(w.Path)
-		if base == ".gitattributes" || base == ".gitignore" && len(candidates) > 0 {
-			rules[w.Path] = true
-		}
-	}
-	entries = slices.DeleteFunc(entries, func(e index.Entry) bool { return rules[e.Path] })
-	for _, w := range p.target.Files {
-		if rules[w.Path] {
-			entries = append(entries, index.Entry{Path: w.Path, Mode: w.Mode, ID: w.ID})
-		}
-	}
-	if err := checkOut(ctx, p.repo, p.stage, entries); err != nil {
-		return err
-	}
-	for _, name := range p.Write {
-		if err := p.checkStaged(ctx, name); err != nil {
-			return err
-		}
-	}
-	return p.keepIgnored(ctx, candidates)
-}
-
-// checkOut writes entries to a directory by `git checkout-index`, with all
-// conversions.
-func checkOut(ctx context.Context, repo *git.Repo, dir string, entries []index.Entry) error {
-	if len(entries) == 0 {
-		return nil
-	}
-	file := filepath.Join(filepath.Dir(dir), filepath.Base(dir)+".index")
-	defer os.Remove(file)
-	x := &index.Index{Entries: entries}
-	if err := x.WriteFile(file, repo.HashLen()); err != nil {
-		return fault.New(fault.Fatal, "io", "prepare the files: %w", err)
-	}
-	c := repo.Command(ctx, "checkout-index", "--all", "--force", "--quiet").WithIndex(file).
-		WithEnv("GIT_DIR", repo.Dir).WithEnv("GIT_WORK_TREE", dir)
-	c.Dir = dir
-	if err := c.Run(); err != nil {
-		if ctx.Err() != nil {
-			return fault.New(fault.Fatal, "interrupted", "prepare the files of the checkpoint: %w", err)
-		}
-		if unwritable(err) {
-			return fault.New(fault.Fatal, "io", "prepare the files of the checkpoint: %w", err).
-				WithHint("nothing was changed; the disk may be full")
-		}
-		return fault.New(fault.Integrity, "files-unavailable", "prepare the files of the checkpoint: %w", err).
-			WithHint("nothing was changed; git fsck tells whether objects are missing")
-	}
-	git.Step("files staged")
-	return nil
-}
-
-// unwritable says whether git had the content but could not write it. git
-// does not translate these two messages.
-func unwritable(err error) bool {
-	var failed *git.Error
-	return errors.As(err, &failed) &&
-		(strings.Contains(failed.Stderr, "unable to write file") || strings.Contains(failed.Stderr, "unable to create file"))
-}
-
-func (p *Plan) staged(name string) string { return filepath.Join(p.stage, filepath.FromSlash(name)) }
-
-// checkStaged proves a file that will be written: by its hash where git
-// stores it as it is. What was converted cannot be proven so, and is git's word.
-func (p *Plan) checkStaged(ctx context.Context, name string) error {
-	w, staged := p.want[name], p.staged(name)
-	if w.Mode == index.ModeGitlink {
-		return nil
-	}
-	if raw := p.target.Raw[name]; raw != "" {
-		if err := p.stageRaw(ctx, name, raw); err != nil {
-			return err
-		}
-	}
-	fi, err := os.Lstat(staged)
-	if err != nil {
-		return fault.New(fault.Conflict, "files-collide", "prepare '%s': %w", name, err).
-			WithHint("nothing was changed; this file system may not be able to hold the name")
-	}
-	if (w.Mode == index.ModeSymlink) != (fi.Mode()&fs.ModeSymlink != 0) && p.repo.Config.Bool("core.symlinks", true) {
-		return fault.New(fault.Conflict, "files-collide", "prepare '%s': two files of the checkpoint have one name here", name).
-			WithHint("nothing was changed; this file system does not tell the case of names")
-	}
-	return nil
-}
-
-func (p *Plan) stageRaw(ctx context.Context, name, raw string) error {
-	_, data, err := p.store.Read(ctx, raw)
-	if err != nil {
-		return err
-	}
-	mode := os.FileMode(0o666)
-	if p.want[name].Mode == index.ModeExecutable {
-		mode = 0o777
-	}
-	file := p.staged(name)
-	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-		return fault.New(fault.Fatal, "io", "prepare '%s': %w", name, err)
-	}
-	if err := os.WriteFile(file, data, mode); err != nil {
-		return fault.New(fault.Fatal, "io", "prepare '%s': %w", name, err)
-	}
-	return nil
-}
-
 // keepCandidates are files that would be deleted and whose place no path of
 // the checkpoint needs.
 func (p *Plan) keepCandidates() []string {
 	var candidates []string
 	for _, name := range p.Delete {
-		if !p.places[name] && !p.below(name) && !p.target.Gone[name] {
+		if !p.place(name) && !p.below(name) && !p.target.Gone[name] {
 			candidates = append(candidates, name)
 		}
 	}

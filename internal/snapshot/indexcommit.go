@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -60,19 +61,35 @@ func IndexTree(s *IndexState, headTree, objectFormat string, store object.Store)
 	}
 	put := func(tree []byte) string { return store.Put(object.Tree, tree) }
 	var flags strings.Builder
-	var stages [4][]index.TreeEntry
-	for _, e := range x.Entries {
-		if names := flagNames(e, s.Absent[e.Path]); names != "" {
-			fmt.Fprintf(&flags, "%s %o %s\x00", names, e.Mode, e.Path)
+	staged, unmerged := 0, false
+	for i := range x.Entries {
+		e := &x.Entries[i]
+		if e.IntentToAdd || e.SkipWorktree || e.AssumeUnchanged {
+			fmt.Fprintf(&flags, "%s %o %s\x00", flagNames(*e, s.Absent[e.Path]), e.Mode, e.Path)
 		}
-		if !e.IntentToAdd {
-			stages[e.Stage] = append(stages[e.Stage], index.TreeEntry{Mode: e.Mode, ID: e.ID, Path: e.Path})
+		switch {
+		case e.IntentToAdd:
+		case e.Stage == 0:
+			staged++
+		default:
+			unmerged = true
 		}
 	}
-	unmerged := len(stages[1])+len(stages[2])+len(stages[3]) > 0
-	entries, err := index.BuildTrees(stages[0], x.Tree, hashLen, put)
-	if err != nil {
-		return "", fault.New(fault.Fatal, "index-unreadable", "store the index: %w", err)
+	var entries string
+	var stages [4][]index.TreeEntry
+	if x.Tree != nil && staged > 0 && x.Tree.EntryCount == staged && staged == len(x.Entries) {
+		entries = x.Tree.ID // git, or we, made the tree when the index was written
+	} else {
+		stages[0] = make([]index.TreeEntry, 0, staged)
+		for i := range x.Entries {
+			if e := &x.Entries[i]; !e.IntentToAdd {
+				stages[e.Stage] = append(stages[e.Stage], index.TreeEntry{Mode: e.Mode, ID: e.ID, Path: e.Path})
+			}
+		}
+		var err error
+		if entries, err = index.BuildTrees(stages[0], x.Tree, hashLen, put); err != nil {
+			return "", fault.New(fault.Fatal, "index-unreadable", "store the index: %w", err)
+		}
 	}
 	if entries == headTree && flags.Len() == 0 && !unmerged && op.Kind == "" && len(op.Files) == 0 {
 		return "", nil
@@ -129,41 +146,48 @@ func flagNames(e index.Entry, absent bool) string {
 // emptyBlob is the id that git gives an intent-to-add entry.
 func emptyBlob(objectFormat string) string { return object.ID(objectFormat, object.Blob, nil) }
 
-// ReadIndexTree reads back what IndexTree stored: the entries of the index,
-// without stat data, sorted, and the operation. An empty tree id means that
-// the index is headTree.
-func ReadIndexTree(ctx context.Context, repo *git.Repo, store object.Store, tree, headTree string) (*IndexState, error) {
-	x := &index.Index{}
-	s := &IndexState{Index: x, Operation: &Operation{}, Absent: map[string]bool{}}
+// StoredIndex is what IndexTree stored, but for the entries at stage 0, which
+// are a tree of their own.
+type StoredIndex struct {
+	Entries   string // their tree
+	Operation *Operation
+
+	flags  []flagged
+	stages []index.Entry
+}
+
+// flagged is an entry with flags, as an index commit holds it.
+type flagged struct {
+	names string
+	mode  uint32
+	path  string
+}
+
+// OpenIndexTree reads what IndexTree stored. An empty tree id means that the
+// index is headTree.
+func OpenIndexTree(ctx context.Context, repo *git.Repo, store object.Store, tree, headTree string) (*StoredIndex, error) {
+	s := &StoredIndex{Entries: headTree, Operation: &Operation{}}
 	if tree == "" {
-		entries, err := ListTree(ctx, repo, headTree)
-		x.Entries = entries
-		return s, err
+		return s, nil
 	}
 	root, err := readTree(ctx, repo, store, tree)
 	if err != nil {
 		return nil, err
 	}
-	var flags []byte
 	for _, e := range root {
 		switch e.Name {
 		case entriesName:
-			if x.Entries, err = ListTree(ctx, repo, e.ID); err != nil {
-				return nil, err
-			}
+			s.Entries = e.ID
 		case flagsName:
-			if _, flags, err = store.Read(ctx, e.ID); err != nil {
+			_, data, err := store.Read(ctx, e.ID)
+			if err != nil {
 				return nil, err
 			}
-		}
-	}
-	if err := applyFlags(s, flags, repo.ObjectFormat); err != nil {
-		return nil, err
-	}
-	for _, e := range root {
-		switch e.Name {
+			if s.flags, err = parseFlags(data); err != nil {
+				return nil, err
+			}
 		case stagesName:
-			if err := readStages(ctx, repo, store, e.ID, x); err != nil {
+			if s.stages, err = readStages(ctx, repo, store, e.ID); err != nil {
 				return nil, err
 			}
 		case stateName:
@@ -172,11 +196,86 @@ func ReadIndexTree(ctx context.Context, repo *git.Repo, store object.Store, tree
 			}
 		}
 	}
+	return s, nil
+}
+
+// Plain says whether the index is nothing but Entries: no flags, no conflicts.
+func (s *StoredIndex) Plain() bool { return len(s.flags)+len(s.stages) == 0 }
+
+// Beyond lists the paths that the index has an entry for other than in Entries.
+func (s *StoredIndex) Beyond() []string {
+	var paths []string
+	for _, f := range s.flags {
+		if strings.Contains(f.names, flagIntentToAdd) {
+			paths = append(paths, f.path)
+		}
+	}
+	for _, e := range s.stages {
+		paths = append(paths, e.Path)
+	}
+	return paths
+}
+
+// Absent are the entries with skip-worktree that had no file on disk.
+func (s *StoredIndex) Absent() map[string]bool {
+	absent := map[string]bool{}
+	for _, f := range s.flags {
+		if slices.Contains(strings.Split(f.names, ","), flagAbsent) {
+			absent[f.path] = true
+		}
+	}
+	return absent
+}
+
+// State is the whole index, sorted, without stat data. entries are those of
+// the tree Entries, sorted; they are taken over.
+func (s *StoredIndex) State(entries []index.Entry, objectFormat string) (*IndexState, error) {
+	state := &IndexState{Index: &index.Index{Entries: entries}, Operation: s.Operation, Absent: s.Absent()}
+	if s.Plain() {
+		return state, nil
+	}
+	x := state.Index
+	tracked := len(entries)
+	for _, f := range s.flags {
+		e, known := (&index.Index{Entries: x.Entries[:tracked]}).Lookup(f.path, 0)
+		intent := strings.Contains(f.names, flagIntentToAdd)
+		if !known {
+			if !intent {
+				return nil, fault.New(fault.Integrity, "index-commit-damaged", "read the flags of an index commit: no entry '%s'", f.path)
+			}
+			x.Entries = append(x.Entries, index.Entry{Mode: f.mode, ID: emptyBlob(objectFormat), Path: f.path})
+			e = &x.Entries[len(x.Entries)-1]
+		}
+		for _, name := range strings.Split(f.names, ",") {
+			switch name {
+			case flagIntentToAdd:
+				e.IntentToAdd = true
+			case flagSkipWorktree:
+				e.SkipWorktree = true
+			case flagAssumeUnchanged:
+				e.AssumeUnchanged = true
+			}
+		}
+	}
+	x.Entries = append(x.Entries, s.stages...)
 	sort.SliceStable(x.Entries, func(i, j int) bool {
 		a, b := &x.Entries[i], &x.Entries[j]
 		return a.Path < b.Path || a.Path == b.Path && a.Stage < b.Stage
 	})
-	return s, nil
+	return state, nil
+}
+
+// ReadIndexTree is OpenIndexTree with the entries listed.
+func ReadIndexTree(ctx context.Context, repo *git.Repo, store object.Store, tree, headTree string) (*IndexState, error) {
+	s, err := OpenIndexTree(ctx, repo, store, tree, headTree)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := ListTree(ctx, repo, s.Entries)
+	if err != nil {
+		return nil, err
+	}
+	return s.State(entries, repo.ObjectFormat)
 }
 
 func readTree(ctx context.Context, repo *git.Repo, store object.Store, id string) ([]object.TreeEntry, error) {
@@ -224,13 +323,9 @@ func ListTree(ctx context.Context, repo *git.Repo, tree string) ([]index.Entry, 
 	return entries, nil
 }
 
-func applyFlags(s *IndexState, flags []byte, objectFormat string) error {
-	x := s.Index
-	at := make(map[string]int, len(x.Entries))
-	for i := range x.Entries {
-		at[x.Entries[i].Path] = i
-	}
-	for _, record := range strings.Split(strings.TrimSuffix(string(flags), "\x00"), "\x00") {
+func parseFlags(data []byte) ([]flagged, error) {
+	var list []flagged
+	for _, record := range strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00") {
 		if record == "" {
 			continue
 		}
@@ -238,37 +333,19 @@ func applyFlags(s *IndexState, flags []byte, objectFormat string) error {
 		octal, path, ok := strings.Cut(rest, " ")
 		mode, err := strconv.ParseUint(octal, 8, 32)
 		if !ok || err != nil || path == "" {
-			return fault.New(fault.Integrity, "index-commit-damaged", "read the flags of an index commit: '%s' is no record", record)
+			return nil, fault.New(fault.Integrity, "index-commit-damaged", "read the flags of an index commit: '%s' is no record", record)
 		}
-		i, known := at[path]
-		if !known {
-			x.Entries = append(x.Entries, index.Entry{Mode: uint32(mode), ID: emptyBlob(objectFormat), Path: path})
-			i = len(x.Entries) - 1
-			if !strings.Contains(names, flagIntentToAdd) {
-				return fault.New(fault.Integrity, "index-commit-damaged", "read the flags of an index commit: no entry '%s'", path)
-			}
-		}
-		for _, name := range strings.Split(names, ",") {
-			switch name {
-			case flagIntentToAdd:
-				x.Entries[i].IntentToAdd = true
-			case flagSkipWorktree:
-				x.Entries[i].SkipWorktree = true
-			case flagAssumeUnchanged:
-				x.Entries[i].AssumeUnchanged = true
-			case flagAbsent:
-				s.Absent[path] = true
-			}
-		}
+		list = append(list, flagged{names, uint32(mode), path})
 	}
-	return nil
+	return list, nil
 }
 
-func readStages(ctx context.Context, repo *git.Repo, store object.Store, tree string, x *index.Index) error {
+func readStages(ctx context.Context, repo *git.Repo, store object.Store, tree string) ([]index.Entry, error) {
 	dirs, err := readTree(ctx, repo, store, tree)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var list []index.Entry
 	for _, d := range dirs {
 		stage, err := strconv.Atoi(d.Name)
 		if err != nil || stage < 1 || stage > 3 {
@@ -276,14 +353,14 @@ func readStages(ctx context.Context, repo *git.Repo, store object.Store, tree st
 		}
 		entries, err := ListTree(ctx, repo, d.ID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, e := range entries {
 			e.Stage = stage
-			x.Entries = append(x.Entries, e)
+			list = append(list, e)
 		}
 	}
-	return nil
+	return list, nil
 }
 
 func readStateTree(ctx context.Context, repo *git.Repo, store object.Store, tree string) (*Operation, error) {

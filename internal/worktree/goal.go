@@ -9,31 +9,35 @@ import (
 	"strings"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
 	"github.com/git-checkpoint/git-checkpoint/internal/restore"
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
 	"github.com/git-checkpoint/git-checkpoint/notes"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
 
-// goal is the state that an operation goes to.
+// goal is the state that an operation goes to. What it holds of files and of
+// the index is listed when there is a snapshot to compare with; see list.
 type goal struct {
 	checkpoint *refs.Checkpoint
-	files      restore.Target
-	state      *snapshot.IndexState
+	stored     *snapshot.StoredIndex
 	skipped    map[string]bool // what the checkpoint did not take
-	force      []string        // what may be on disk by the operation that is taken back
+	force      []string        // what may be on disk though no snapshot takes it by itself
+
+	files restore.Target
+	state *snapshot.IndexState
+	cache *index.CacheTree // of the index, nil: unknown
 }
 
+// goal reads what has to be known before the snapshot is taken.
 func (w *Worktree) goal(ctx context.Context, op *operation) (*goal, error) {
 	c, err := w.repo.ReadCommit(ctx, op.Target)
 	if err != nil {
 		return nil, err
 	}
 	g := &goal{checkpoint: c}
-	if g.files.Files, err = snapshot.ListTree(ctx, w.git, c.Tree); err != nil {
-		return nil, err
-	}
 	g.files.Raw = op.targetRaw
 	var indexTree, headTree string
 	if c.Index != "" {
@@ -45,15 +49,9 @@ func (w *Worktree) goal(ctx context.Context, op *operation) (*goal, error) {
 			return nil, err
 		}
 	}
-	if g.state, err = snapshot.ReadIndexTree(ctx, w.git, w.repo.Objects(), indexTree, headTree); err != nil {
+	if g.stored, err = snapshot.OpenIndexTree(ctx, w.git, w.repo.Objects(), indexTree, headTree); err != nil {
 		return nil, err
 	}
-	if c.Kind == "" {
-		if err := w.keepSparse(ctx, g); err != nil {
-			return nil, err
-		}
-	}
-	g.files.Absent = g.state.Absent
 	if g.skipped, err = w.skippedBy(ctx, c, op); err != nil {
 		return nil, err
 	}
@@ -62,38 +60,82 @@ func (w *Worktree) goal(ctx context.Context, op *operation) (*goal, error) {
 	for p := range w.unignored() {
 		g.files.Leave[p] = true
 	}
-	if g.files.Gone, err = w.goneBefore(ctx, op); err != nil {
+	if g.files.Gone, err = w.goneBefore(ctx, op, c); err != nil {
 		return nil, err
 	}
-	for p, gone := range g.files.Gone {
-		if gone {
-			g.force = append(g.force, p)
-		}
-	}
+	g.force = slices.Collect(maps.Keys(g.files.Gone))
 	// What was tracked and not on disk then is deleted, even where it is
 	// ignored now, and so in no snapshot unless asked for.
-	for _, e := range g.state.Index.Entries {
-		g.files.Gone[e.Path] = true
-		if !has(g.files.Files, e.Path) {
-			g.force = append(g.force, e.Path)
+	tracked, err := w.compare(ctx, c.Tree, g.stored.Entries)
+	if err != nil {
+		return nil, err
+	}
+	beyond := g.stored.Beyond()
+	for _, change := range tracked.Changes {
+		if change.FromMode == 0 {
+			beyond = append(beyond, change.Path)
 		}
 	}
+	for _, p := range beyond {
+		g.files.Gone[p] = true
+		g.force = append(g.force, p)
+	}
 	return g, nil
+}
+
+// compare says how the second tree differs from the first.
+func (w *Worktree) compare(ctx context.Context, from, to string) (*object.Difference, error) {
+	return object.Compare(ctx, w.repo.Objects(), w.git.ObjectFormat, from, to)
+}
+
+// list lists the files and the index of the goal, from those of the snapshot
+// and what is different in them.
+func (w *Worktree) list(ctx context.Context, g *goal, now *captured) error {
+	files, err := w.compare(ctx, now.snap.Tree, g.checkpoint.Tree)
+	if err != nil {
+		return err
+	}
+	g.files.Files = snapshot.Apply(now.snap.Files.Entries, files)
+	entries, different := slices.Clone(g.files.Files), files
+	if g.stored.Entries != g.checkpoint.Tree {
+		if different, err = w.compare(ctx, now.snap.Tree, g.stored.Entries); err != nil {
+			return err
+		}
+		entries = snapshot.Apply(now.snap.Files.Entries, different)
+	}
+	if g.stored.Plain() {
+		g.cache = snapshot.CacheTree(entries, different, now.snap.Files.Tree)
+	}
+	if g.state, err = g.stored.State(entries, w.git.ObjectFormat); err != nil {
+		return err
+	}
+	if g.checkpoint.Kind == "" {
+		if err := w.keepSparse(g, now); err != nil {
+			return err
+		}
+	}
+	g.files.Absent = g.state.Absent
+	for p := range g.state.Absent {
+		g.files.Gone[p] = true
+	}
+	return nil
 }
 
 // goneBefore are the paths that an operation which is taken back now may have
 // written where nothing was. Whatever stood in its way is in its safety
 // checkpoint, so what is not in there was not on disk, ignored as it may be.
-func (w *Worktree) goneBefore(ctx context.Context, op *operation) (map[string]bool, error) {
+// What c has as well is written anyway.
+func (w *Worktree) goneBefore(ctx context.Context, op *operation, c *refs.Checkpoint) (map[string]bool, error) {
+	gone := map[string]bool{}
 	target := cmp.Or(op.Reverses, op.RolledBack)
 	if target == "" {
-		return map[string]bool{}, nil
+		return gone, nil
 	}
 	tree, err := w.repo.CommitTree(ctx, target)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := snapshot.ListTree(ctx, w.git, tree)
+	written, err := w.compare(ctx, c.Tree, tree)
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +143,10 @@ func (w *Worktree) goneBefore(ctx context.Context, op *operation) (map[string]bo
 	for _, p := range op.wrote {
 		only[p] = true
 	}
-	gone := make(map[string]bool, len(entries))
-	for _, e := range entries {
-		gone[e.Path] = len(only) == 0 || only[e.Path]
+	for _, change := range written.Changes {
+		if change.ToMode != 0 && (len(only) == 0 || only[change.Path]) {
+			gone[change.Path] = true
+		}
 	}
 	for _, p := range op.leave {
 		delete(gone, p)
@@ -113,14 +156,10 @@ func (w *Worktree) goneBefore(ctx context.Context, op *operation) (map[string]bo
 
 // keepSparse leaves out of a plain commit what the user's sparse checkout
 // leaves out.
-func (w *Worktree) keepSparse(ctx context.Context, g *goal) error {
-	user, err := snapshot.ReadUserIndex(ctx, w.git)
-	if err != nil {
-		return err
-	}
+func (w *Worktree) keepSparse(g *goal, now *captured) error {
 	look := snapshot.NewLstat(w.git)
 	skip := map[string]bool{}
-	for _, e := range user.Entries {
+	for _, e := range now.snap.User.Entries {
 		if !e.SkipWorktree {
 			continue
 		}
@@ -179,13 +218,21 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 	}
 	leftovers := restore.Leftovers(w.git, g.files.Interrupted)
 	options.Force = slices.Concat(g.files.Interrupted, leftovers, g.force)
+	end := git.Span("restore: snapshot")
 	now, err := w.capture(ctx, options)
+	end()
 	if err != nil {
 		return nil, nil, err
 	}
 	discard := func(err error) (*captured, *restore.Plan, error) {
 		now.snap.Discard()
 		return nil, nil, err
+	}
+	end = git.Span("restore: compare")
+	err = w.list(ctx, g, now)
+	end()
+	if err != nil {
+		return discard(err)
 	}
 	if len(s.pathspecs)+len(op.Paths) == 0 { // of some paths, the operation stays as it is
 		if err := compatible(op, now.op, g.state.Operation); err != nil {
@@ -219,6 +266,7 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 			return discard(err)
 		}
 	}
+	defer git.Span("restore: make ready")()
 	plan, err := restore.Prepare(ctx, w.git, w.repo.Objects(), g.files, now.snap)
 	if err != nil {
 		return discard(err)

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
@@ -175,6 +179,15 @@ func (w *Worktree) detach(ctx context.Context, commit string, op *operation) err
 }
 
 func (w *Worktree) pseudoRef(ctx context.Context, name string) (string, error) {
+	if w.git.RefFormat() == "files" {
+		data, err := os.ReadFile(filepath.Join(w.git.Dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		if id, _, _ := strings.Cut(string(data), "\n"); err == nil && object.IsID(id) {
+			return id, nil
+		}
+	}
 	id, err := w.git.Command(ctx, "rev-parse", "--verify", "--quiet", name).Text()
 	var failed *git.Error
 	if errors.As(err, &failed) && failed.Code == 1 {

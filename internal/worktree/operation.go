@@ -194,7 +194,7 @@ func (w *Worktree) stack(ctx context.Context, name string) ([]numbered, error) {
 		return nil, nil
 	}
 	prefix := w.localRef(name)
-	below, err := w.repo.List(ctx, "the refs below "+prefix, prefix)
+	below, err := w.repo.Below(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}

@@ -134,7 +134,7 @@ func limit(g *goal, now *captured, paths []string) []string {
 			g.state.Absent[e.Path] = true
 		}
 	}
-	g.files.Absent = g.state.Absent
+	g.files.Absent, g.cache = g.state.Absent, nil
 	for _, e := range now.snap.Files.Entries {
 		if !has(g.files.Files, e.Path) {
 			in[e.Path] = true

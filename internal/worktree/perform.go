@@ -65,7 +65,9 @@ func (w *Worktree) perform(ctx context.Context, op *operation, s step) (*Restore
 	}
 	defer lock.Release()
 
+	end := git.Span("restore: read the goal")
 	goal, err := w.goal(ctx, op)
+	end()
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +82,10 @@ func (w *Worktree) perform(ctx context.Context, op *operation, s step) (*Restore
 		result.DryRun = true
 		return result, nil
 	}
-	if err := w.begin(ctx, op, plan, now, s, by); err != nil {
+	end = git.Span("restore: write down what is to be done")
+	err = w.begin(ctx, op, plan, now, s, by)
+	end()
+	if err != nil {
 		return nil, err
 	}
 	result.Safety = op.Safety
@@ -160,40 +165,31 @@ func (w *Worktree) putSafety(ctx context.Context, op *operation, now *captured, 
 // change does what cannot be done at once, in the order in which a kill does
 // the least harm, and at the end writes down that it is done.
 func (w *Worktree) change(ctx context.Context, op *operation, g *goal, plan *restore.Plan, lock *restore.IndexLock, s step, by refs.Identity) error {
-	if err := plan.Apply(); err != nil {
-		return err
+	for _, part := range []struct {
+		what string
+		do   func() error
+	}{
+		{"files", plan.Apply},
+		{"index", func() error { return lock.Write(w.indexOf(g, plan)) }},
+		{"HEAD", func() error { return w.changeHead(ctx, op, g) }},
+		{"verify", plan.Verify},
+		{"write down that it is done", func() error { return w.finish(ctx, op, s) }},
+	} {
+		end := git.Span("restore: " + part.what)
+		err := part.do()
+		end()
+		if err != nil {
+			return err
+		}
 	}
-	if err := lock.Write(w.indexOf(g, plan)); err != nil {
-		return err
-	}
-	if err := w.changeHead(ctx, op, g); err != nil {
-		return err
-	}
-	if err := plan.Verify(); err != nil {
-		return err
-	}
-	return w.finish(ctx, op, s)
+	return nil
 }
 
 // indexOf is the user's index as the goal has it, with the stat data of the
 // files that equal their entries, so that git need not look at them again.
 func (w *Worktree) indexOf(g *goal, plan *restore.Plan) *index.Index {
-	files := make(map[string]*index.Entry, len(g.files.Files))
-	for i := range g.files.Files {
-		files[g.files.Files[i].Path] = &g.files.Files[i]
-	}
-	x := &index.Index{Entries: slices.Clone(g.state.Index.Entries)}
-	for i := range x.Entries {
-		e := &x.Entries[i]
-		e.Stat = index.Stat{}
-		f := files[e.Path]
-		if e.Stage != 0 || e.IntentToAdd || f == nil || f.ID != e.ID || f.Mode != e.Mode {
-			continue
-		}
-		if s, ok := plan.Stat(e.Path); ok {
-			e.Stat = s
-		}
-	}
+	x := &index.Index{Entries: g.state.Index.Entries, Tree: g.cache}
+	plan.Stats(x.Entries)
 	return x
 }
 

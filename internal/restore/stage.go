@@ -1,0 +1,366 @@
+package restore
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
+)
+
+// makeReady writes the files to a directory of its own and looks at what came
+// of it: by git with the checkpoint's attributes where it may convert any.
+func (p *Plan) makeReady(ctx context.Context) error {
+	var list []index.Entry
+	for _, name := range p.Write {
+		w := p.want.get(name)
+		if w.Mode != index.ModeGitlink && p.target.Raw[name] == "" {
+			list = append(list, index.Entry{Path: name, Mode: w.Mode, ID: w.ID})
+		}
+	}
+	candidates := p.keepCandidates()
+	if p.plain {
+		if err := p.writeStage(ctx, list); err != nil {
+			return err
+		}
+		list = nil
+	}
+	rules := map[string]bool{}
+	if !p.plain || len(candidates) > 0 {
+		for i := range p.target.Files {
+			// git takes them from the index where they are absent by skip-worktree.
+			w := &p.target.Files[i]
+			if !p.plain && isAttributes(w.Path) || len(candidates) > 0 && path.Base(w.Path) == ".gitignore" {
+				rules[w.Path] = true
+				list = append(list, index.Entry{Path: w.Path, Mode: w.Mode, ID: w.ID})
+			}
+		}
+		slices.SortFunc(list, func(a, b index.Entry) int { return strings.Compare(a.Path, b.Path) })
+		list = slices.CompactFunc(list, func(a, b index.Entry) bool { return a.Path == b.Path })
+	}
+	if err := checkOut(ctx, p.repo, p.stage, list); err != nil {
+		return err
+	}
+	for _, name := range p.Write {
+		if err := p.checkStaged(ctx, name); err != nil {
+			return err
+		}
+	}
+	return p.keepIgnored(ctx, candidates)
+}
+
+// checkOut writes entries to a directory by `git checkout-index`, with all
+// conversions.
+func checkOut(ctx context.Context, repo *git.Repo, dir string, entries []index.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	file := filepath.Join(filepath.Dir(dir), filepath.Base(dir)+".index")
+	defer os.Remove(file)
+	x := &index.Index{Entries: entries}
+	if err := x.WriteFile(file, repo.HashLen()); err != nil {
+		return fault.New(fault.Fatal, "io", "prepare the files: %w", err)
+	}
+	c := repo.Command(ctx, "checkout-index", "--all", "--force", "--quiet").WithIndex(file).
+		WithEnv("GIT_DIR", repo.Dir).WithEnv("GIT_WORK_TREE", dir)
+	c.Dir = dir
+	if err := c.Run(); err != nil {
+		if ctx.Err() != nil {
+			return fault.New(fault.Fatal, "interrupted", "prepare the files of the checkpoint: %w", err)
+		}
+		if unwritable(err) {
+			return fault.New(fault.Fatal, "io", "prepare the files of the checkpoint: %w", err).
+				WithHint("nothing was changed; the disk may be full")
+		}
+		return fault.New(fault.Integrity, "files-unavailable", "prepare the files of the checkpoint: %w", err).
+			WithHint("nothing was changed; git fsck tells whether objects are missing")
+	}
+	git.Step("files staged")
+	return nil
+}
+
+// unwritable says whether git had the content but could not write it. git
+// does not translate these two messages.
+func unwritable(err error) bool {
+	var failed *git.Error
+	return errors.As(err, &failed) &&
+		(strings.Contains(failed.Stderr, "unable to write file") || strings.Contains(failed.Stderr, "unable to create file"))
+}
+
+// staged is where a file lies ready.
+func (p *Plan) staged(name string) string {
+	if flat, ok := p.flat[name]; ok {
+		name = flat
+	}
+	return filepath.Join(p.stage, filepath.FromSlash(name))
+}
+
+// checkStaged looks at a file that git wrote: what was converted cannot be
+// proven by its hash, and is git's word.
+func (p *Plan) checkStaged(ctx context.Context, name string) error {
+	w, staged := p.want.get(name), p.staged(name)
+	if w.Mode == index.ModeGitlink {
+		return nil
+	}
+	if raw := p.target.Raw[name]; raw != "" {
+		if err := p.stageRaw(ctx, name, raw); err != nil {
+			return err
+		}
+	}
+	if p.written[name] {
+		return nil
+	}
+	fi, err := os.Lstat(staged)
+	if err != nil {
+		return fault.New(fault.Conflict, "files-collide", "prepare '%s': %w", name, err).
+			WithHint("nothing was changed; this file system may not be able to hold the name")
+	}
+	if (w.Mode == index.ModeSymlink) != (fi.Mode()&fs.ModeSymlink != 0) && p.repo.Config.Bool("core.symlinks", true) {
+		return fault.New(fault.Conflict, "files-collide", "prepare '%s': two files of the checkpoint have one name here", name).
+			WithHint("nothing was changed; this file system does not tell the case of names")
+	}
+	return nil
+}
+
+func (p *Plan) stageRaw(ctx context.Context, name, raw string) error {
+	_, data, err := p.store.Read(ctx, raw)
+	if err != nil {
+		return err
+	}
+	mode := os.FileMode(0o666)
+	if p.want.get(name).Mode == index.ModeExecutable {
+		mode = 0o777
+	}
+	file := p.staged(name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return fault.New(fault.Fatal, "io", "prepare '%s': %w", name, err)
+	}
+	if err := os.WriteFile(file, data, mode); err != nil {
+		return fault.New(fault.Fatal, "io", "prepare '%s': %w", name, err)
+	}
+	return nil
+}
+
+// ownStream is the size in bytes from which a file goes to disk as it is read,
+// instead of being held in memory.
+const ownStream = 4 << 20
+
+// writeStage writes files as they are stored, several at once. Each is new in
+// its place and is hashed on the way, so that what lies ready is what the
+// checkpoint says. Objects that are several files are read once.
+func (p *Plan) writeStage(ctx context.Context, list []index.Entry) error {
+	if len(list) == 0 {
+		return nil
+	}
+	w := &stageWriter{plan: p, files: map[string][]index.Entry{}, made: map[string]bool{p.stage: true}}
+	p.written = make(map[string]bool, len(list))
+	// Without directories there is less to make and to remove. Where the disk
+	// may take two names for one they are needed to find that out.
+	flat := runtime.GOOS == "linux" && !p.repo.Config.Bool("core.ignorecase", false)
+	p.flat = map[string]string{}
+	var ids []string
+	for i, e := range list {
+		if flat {
+			p.flat[e.Path] = strconv.Itoa(i)
+		}
+		p.written[e.Path] = true
+		if w.files[e.ID] == nil {
+			ids = append(ids, e.ID)
+		}
+		w.files[e.ID] = append(w.files[e.ID], e)
+	}
+	if err := w.all(ctx, ids); err != nil {
+		var known *fault.Error
+		switch {
+		case ctx.Err() != nil:
+			return fault.New(fault.Fatal, "interrupted", "prepare the files of the checkpoint: %w", context.Cause(ctx))
+		case errors.Is(err, fault.Integrity):
+			return fault.New(fault.Integrity, "files-unavailable", "prepare the files of the checkpoint: %w", err).
+				WithHint("nothing was changed; git fsck tells whether objects are missing")
+		case errors.As(err, &known):
+			return err
+		}
+		return fault.New(fault.Fatal, "io", "prepare the files of the checkpoint: %w", err).
+			WithHint("nothing was changed; the disk may be full")
+	}
+	git.Step("files staged")
+	return nil
+}
+
+// stageWriter writes objects as files.
+type stageWriter struct {
+	plan  *Plan
+	files map[string][]index.Entry // by id
+
+	mu   sync.Mutex
+	made map[string]bool // directories
+	err  error
+}
+
+// content is a file's, as it is stored.
+type content struct {
+	id   string
+	data []byte
+}
+
+// all reads the objects, one after the other, and lets several goroutines
+// write what was read.
+func (w *stageWriter) all(ctx context.Context, ids []string) error {
+	read := make(chan content, runtime.NumCPU())
+	var writers sync.WaitGroup
+	for range min(runtime.NumCPU(), 8, len(ids)) {
+		writers.Go(func() {
+			for c := range read {
+				if w.failed() == nil {
+					w.fail(w.write(c.id, int64(len(c.data)), bytes.NewReader(c.data)))
+				}
+			}
+		})
+	}
+	err := object.ReadEach(ctx, w.plan.store, ids, func(i int, kind object.Kind, size int64, body io.Reader) error {
+		if err := w.failed(); err != nil {
+			return err
+		}
+		if kind != object.Blob {
+			return fault.New(fault.Integrity, "not-a-blob", "read %s: it is a %s", ids[i], kind)
+		}
+		if size >= ownStream {
+			return w.write(ids[i], size, body)
+		}
+		data := make([]byte, size)
+		if _, err := io.ReadFull(body, data); err != nil {
+			return err
+		}
+		read <- content{ids[i], data}
+		return nil
+	})
+	close(read)
+	writers.Wait()
+	if failed := w.failed(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+func (w *stageWriter) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+func (w *stageWriter) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// write writes all files that an object is: the first from body, the others
+// from the first.
+func (w *stageWriter) write(id string, size int64, body io.Reader) error {
+	h := object.NewHash(w.plan.repo.ObjectFormat)
+	fmt.Fprintf(h, "blob %d\x00", size)
+	body = io.TeeReader(body, h)
+	files := w.files[id]
+	for i, e := range files {
+		if err := w.one(e, size, body); err != nil {
+			return err
+		}
+		if i == 0 && hex.EncodeToString(h.Sum(nil)) != id {
+			return fault.New(fault.Integrity, "object-unreadable", "read object %s: its content does not match its id", id)
+		}
+		if i+1 < len(files) {
+			again, err := w.again(e)
+			if err != nil {
+				return err
+			}
+			defer again.Close()
+			body = again
+		}
+	}
+	return nil
+}
+
+// again opens what was written.
+func (w *stageWriter) again(e index.Entry) (io.ReadCloser, error) {
+	file := w.plan.staged(e.Path)
+	if e.Mode == index.ModeSymlink {
+		target, err := os.Readlink(file)
+		return io.NopCloser(strings.NewReader(target)), err
+	}
+	return os.Open(file)
+}
+
+func (w *stageWriter) one(e index.Entry, size int64, body io.Reader) error {
+	file := w.plan.staged(e.Path)
+	if err := w.directory(filepath.Dir(file)); err != nil {
+		return w.explain(e.Path, err)
+	}
+	if e.Mode == index.ModeSymlink {
+		target := make([]byte, size)
+		if _, err := io.ReadFull(body, target); err != nil {
+			return err
+		}
+		return w.explain(e.Path, os.Symlink(string(target), file))
+	}
+	mode := os.FileMode(0o666)
+	if e.Mode == index.ModeExecutable {
+		mode = 0o777
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return w.explain(e.Path, err)
+	}
+	n, err := io.Copy(f, body)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil && n != size {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// directory makes a directory of the stage and those above it.
+func (w *stageWriter) directory(dir string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.made[dir] {
+		return nil
+	}
+	err := os.MkdirAll(dir, 0o777)
+	w.made[dir] = err == nil
+	return err
+}
+
+// explain says what it means that a file cannot be made.
+func (w *stageWriter) explain(name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR):
+		return fault.New(fault.Conflict, "files-collide", "prepare '%s': two files of the checkpoint have one name here", name).
+			WithHint("nothing was changed; this file system does not tell the case of names")
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, fs.ErrPermission):
+		return err
+	}
+	return fault.New(fault.Conflict, "files-collide", "prepare '%s': %w", name, err).
+		WithHint("nothing was changed; this file system may not be able to hold the name")
+}
