@@ -46,6 +46,23 @@ func hashFile(file, objectFormat string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// onDisk is the blob id of what is on disk, as it is; empty if it cannot be read.
+func (p *Plan) onDisk(e *index.Entry) string {
+	file := snapshot.DiskPath(p.repo, e.Path)
+	if e.Mode == index.ModeSymlink {
+		target, err := os.Readlink(file)
+		if err != nil {
+			return ""
+		}
+		return object.ID(p.repo.ObjectFormat, object.Blob, []byte(target))
+	}
+	id, err := hashFile(file, p.repo.ObjectFormat)
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
 // SaveRaw stores the exact bytes of the files that Apply will replace or
 // delete and whose stored form would not come back the same, because of line
 // endings or a filter. It returns blobs by path, for the safety checkpoint.
@@ -444,8 +461,11 @@ func (p *Plan) Stats(list []index.Entry) {
 		if len(have) == 0 || have[0].Path != e.Path || have[0].ID != e.ID || have[0].Mode != e.Mode {
 			continue
 		}
-		if e.Stat = have[0].Stat; p.snap.Files.Racy(&have[0]) {
-			e.Stat.Size = 0 // see Index.SmudgeRacy
+		e.Stat = have[0].Stat
+		// The file may have changed within the second in which the snapshot
+		// saw it; that the new index is younger must not hide it.
+		if p.snap.Files.Racy(e) && p.onDisk(e) != e.ID {
+			e.Stat.Size = 0 // as git marks it; see Index.SmudgeRacy
 		}
 	}
 }

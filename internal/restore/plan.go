@@ -328,7 +328,7 @@ func (p *Plan) replace(h, w *index.Entry) error {
 			return nil
 		}
 	case p.target.Raw[name] != "":
-		if h != nil && h.Mode == w.Mode && p.rawOnDisk(name) == p.target.Raw[name] {
+		if h != nil && h.Mode == w.Mode && p.onDisk(h) == p.target.Raw[name] {
 			return nil
 		}
 	}
@@ -417,14 +417,6 @@ func (p *Plan) below(name string) bool {
 		}
 	}
 	return false
-}
-
-func (p *Plan) rawOnDisk(name string) string {
-	id, err := hashFile(snapshot.DiskPath(p.repo, name), p.repo.ObjectFormat)
-	if err != nil {
-		return ""
-	}
-	return id
 }
 
 // keepCandidates are files that would be deleted and whose place no path of
