@@ -87,7 +87,7 @@ func (r *Repo) NeedTop() error {
 // hook says which repository is meant; so is GIT_QUARANTINE_PATH, by which git
 // keeps refs from naming objects of a push that may yet be refused.
 var foreignVariables = map[string]bool{
-	"GIT_INDEX_FILE": true, "GIT_INDEX_VERSION": true, "GIT_PREFIX": true,
+	"GIT_INDEX_FILE": true, "GIT_INDEX_VERSION": true, "GIT_PREFIX": true, "GIT_CONFIG": true,
 	"GIT_AUTHOR_NAME": true, "GIT_AUTHOR_EMAIL": true, "GIT_AUTHOR_DATE": true,
 	"GIT_COMMITTER_NAME": true, "GIT_COMMITTER_EMAIL": true, "GIT_COMMITTER_DATE": true,
 	"GIT_LITERAL_PATHSPECS": true, "GIT_GLOB_PATHSPECS": true, "GIT_NOGLOB_PATHSPECS": true, "GIT_ICASE_PATHSPECS": true,
@@ -159,30 +159,25 @@ func Open(ctx context.Context, dir string) (*Repo, error) {
 		// repository does not hold there.
 		environ = withoutLocation(environ)
 	}
+	return open(ctx, cwd, environ)
+}
+
+func open(ctx context.Context, cwd string, environ []string) (*Repo, error) {
 	r := &Repo{env: cleanEnvironment(environ, cwd)}
 	located := slices.ContainsFunc(r.env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_DIR=") && kv != "GIT_DIR=" })
 	for _, s := range baseSettings {
 		r.settings = append(r.settings, "-c", s)
 	}
-
-	type answer struct {
-		out []byte
-		err error
+	config, setup, err := r.configure(ctx, cwd)
+	r.Config = parseConfig(config)
+	if err != nil || !r.locate(setup) {
+		if err := r.resolve(ctx, cwd); err != nil {
+			return nil, err
+		}
 	}
-	configured := make(chan answer, 1)
-	go func() {
-		out, err := r.in(ctx, cwd, "config", "--list", "-z").Output()
-		configured <- answer{out, err}
-	}()
-	err = r.resolve(ctx, cwd)
-	config := <-configured
 	if err != nil {
-		return nil, err
+		return nil, fault.New(fault.Fatal, "git-config", "read the configuration: %w", err)
 	}
-	if config.err != nil {
-		return nil, fault.New(fault.Fatal, "git-config", "read the configuration: %w", config.err)
-	}
-	r.Config = parseConfig(config.out)
 	r.disableConfiguredHooks()
 	if r.Top != "" && !located {
 		// With core.worktree the working tree may hold no way back to the
@@ -206,7 +201,7 @@ func withoutLocation(environ []string) []string {
 	return kept
 }
 
-// resolve asks for everything about the location in one call.
+// resolve asks rev-parse for everything about the location, in one call.
 func (r *Repo) resolve(ctx context.Context, cwd string) error {
 	out, err := r.in(ctx, cwd, "rev-parse", "--path-format=absolute", "--show-object-format", "--is-bare-repository",
 		"--is-inside-work-tree", "--is-shallow-repository", "--git-dir", "--git-common-dir", "--show-toplevel", "--show-prefix").Output()
