@@ -2,6 +2,7 @@ package refs
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -176,7 +177,7 @@ func ParseCheckpoint(id string, data []byte) (c *Checkpoint, ok bool, err error)
 		Author: commit.Author.Name, At: commit.Author.When,
 	}
 	c.Body = body(commit.Message)
-	for _, t := range commit.Trailers() {
+	for t := range commit.Trailers() {
 		switch t.Key {
 		case TrailerRun:
 			c.Run = t.Value
@@ -226,14 +227,22 @@ func ParseLineage(value string) *Lineage {
 	return &Lineage{Kind: kind, Run: run, Step: step, Checkpoint: checkpoint}
 }
 
-// body is the message without its first and its last paragraph.
+// body is the message without its first and its last paragraph. It looks for
+// the last one forward, as most messages have two.
 func body(message string) string {
 	message = strings.Trim(message, "\n")
-	first, last := strings.Index(message, "\n\n"), strings.LastIndex(message, "\n\n")
-	if first < 0 || first == last {
+	first := strings.Index(message, "\n\n")
+	if first < 0 {
 		return ""
 	}
-	return strings.TrimSpace(message[first:last])
+	last := first
+	for {
+		i := strings.Index(message[last+1:], "\n\n")
+		if i < 0 {
+			return strings.TrimSpace(message[first:last])
+		}
+		last += 1 + i
+	}
 }
 
 // ReadCheckpoint reads one checkpoint by its object id. A commit that is no
@@ -338,6 +347,9 @@ func (r *Repository) walkShort(ctx context.Context, w *walk) (next string, err e
 		if next = c.Previous(); next == "" {
 			return "", brokenChain(w.tip, errNoStart)
 		}
+		if c.Number > shortChain {
+			break // it goes on for so long at least
+		}
 	}
 	return next, nil
 }
@@ -351,17 +363,18 @@ func (r *Repository) walkLong(ctx context.Context, w *walk, from string) error {
 		return err
 	}
 	in := bufio.NewReaderSize(p.Stdout, 64<<10)
+	var record []byte
 	for {
-		record, err := in.ReadString(0)
-		if err == io.EOF && record == "" {
+		record, err = appendRecord(record[:0], in)
+		if err == io.EOF && len(record) == 0 {
 			break
 		}
 		if err != nil && err != io.EOF {
 			p.Stop()
 			return brokenChain(w.tip, err)
 		}
-		id, data, _ := strings.Cut(strings.TrimSuffix(record, "\x00"), "\n")
-		if _, end, err := w.take(id, []byte(unindent(data))); err != nil || end {
+		id, data, _ := bytes.Cut(bytes.TrimSuffix(record, []byte{0}), []byte("\n"))
+		if _, end, err := w.take(string(id), unindent(data)); err != nil || end {
 			p.Stop()
 			return err
 		}
@@ -380,17 +393,30 @@ func brokenChain(tip string, err error) error {
 		WithHint("git checkpoint verify lists what is damaged")
 }
 
-// unindent undoes the four spaces that rev-list puts before each line of a message.
-func unindent(data string) string {
-	head, message, ok := strings.Cut(data, "\n\n")
-	if !ok {
+// appendRecord appends what is read up to and with the next NUL.
+func appendRecord(record []byte, in *bufio.Reader) ([]byte, error) {
+	for {
+		part, err := in.ReadSlice(0)
+		record = append(record, part...)
+		if err != bufio.ErrBufferFull {
+			return record, err
+		}
+	}
+}
+
+// unindent undoes, in place, the four spaces that rev-list puts before each
+// line of a message.
+func unindent(data []byte) []byte {
+	i := bytes.Index(data, []byte("\n\n"))
+	if i < 0 {
 		return data
 	}
-	lines := strings.Split(message, "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimPrefix(line, "    ")
+	message := data[i+2:]
+	data = data[:i+2]
+	for line := range bytes.Lines(message) {
+		data = append(data, bytes.TrimPrefix(line, []byte("    "))...)
 	}
-	return head + "\n\n" + strings.Join(lines, "\n")
+	return data
 }
 
 // Chain returns the checkpoints of a chain in the order in which they were

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -217,7 +218,7 @@ func (c *CommitObject) Encode() []byte {
 func ParseCommit(data []byte) (*CommitObject, error) {
 	head, message, _ := strings.Cut(string(data), "\n\n")
 	c := &CommitObject{Message: message}
-	for _, line := range strings.Split(head, "\n") {
+	for line := range strings.SplitSeq(head, "\n") {
 		key, value, _ := strings.Cut(line, " ")
 		switch key {
 		case "tree":
@@ -242,28 +243,39 @@ func ParseCommit(data []byte) (*CommitObject, error) {
 // Subject is the first paragraph of the message on one line, as git prints it.
 func (c *CommitObject) Subject() string {
 	paragraph, _, _ := strings.Cut(strings.TrimLeft(c.Message, "\n"), "\n\n")
-	return strings.Join(strings.Split(strings.TrimRight(paragraph, "\n"), "\n"), " ")
+	return strings.ReplaceAll(strings.TrimRight(paragraph, "\n"), "\n", " ")
 }
 
 // Trailer is one line "Key: value" of a message's last paragraph.
 type Trailer struct{ Key, Value string }
 
-// Trailers returns the trailers of the message's last paragraph, in order.
-// Lines there that are no trailers are passed over.
-func (c *CommitObject) Trailers() []Trailer {
-	message := strings.TrimRight(c.Message, "\n")
-	i := strings.LastIndex(message, "\n\n")
-	if i < 0 {
-		return nil
-	}
-	var trailers []Trailer
-	for _, line := range strings.Split(message[i+2:], "\n") {
-		key, value, ok := strings.Cut(line, ":")
-		if ok && key != "" && !strings.ContainsAny(key, " \t") {
-			trailers = append(trailers, Trailer{key, strings.TrimSpace(value)})
+// Trailers are the trailers of the message's last paragraph, in order. Lines
+// there that are no trailers are passed over.
+func (c *CommitObject) Trailers() iter.Seq[Trailer] {
+	return func(yield func(Trailer) bool) {
+		for line := range strings.SplitSeq(lastParagraph(c.Message), "\n") {
+			key, value, ok := strings.Cut(line, ":")
+			if ok && key != "" && !strings.ContainsAny(key, " \t") && !yield(Trailer{key, strings.TrimSpace(value)}) {
+				return
+			}
 		}
 	}
-	return trailers
+}
+
+// lastParagraph is what follows the last empty line of a message, "" where
+// there is none. It searches forward, which is faster than strings.LastIndex.
+func lastParagraph(message string) string {
+	message = strings.TrimRight(message, "\n")
+	last := ""
+	for {
+		i := strings.Index(message, "\n\n")
+		if i < 0 {
+			return last
+		}
+		// Of three newlines in a row the last two count.
+		message = message[i+1:]
+		last = message[1:]
+	}
 }
 
 // TreeEntry is one entry of a tree.
