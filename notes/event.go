@@ -145,10 +145,13 @@ func parseLine(raw []byte) (Line, error) {
 type head struct{ id, at, event string }
 
 // readHead checks that a line is one JSON object and reads its first three
-// members. It does so by hand, since a log reads a note for each checkpoint
-// and needs little more than this of most.
+// members.
 func readHead(raw []byte) (head, error) {
-	var h head
+	h, ok := plainHead(raw)
+	if ok {
+		return h, nil
+	}
+	h = head{}
 	switch {
 	case len(bytes.TrimSpace(raw)) == 0:
 		return h, errors.New("it is blank")

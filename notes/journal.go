@@ -250,7 +250,7 @@ func (b *Book) Record(ctx context.Context, checkpoint string) (Record, error) {
 // DecodeRecord finds a checkpoint's record among the lines of its note.
 func DecodeRecord(checkpoint string, lines []Line) (r Record, err error) {
 	for _, l := range lines {
-		if l.Event != EventCheckpoint {
+		if l.Event != EventCheckpoint || plainRecord(l.Raw, &r) {
 			continue
 		}
 		if err := l.Decode(&r); err != nil {

@@ -358,7 +358,8 @@ var errNoStart = errors.New("it has no start commit")
 
 // walkLong lets git list a chain.
 func (r *Repository) walkLong(ctx context.Context, w *walk, from string) error {
-	p, err := r.git.Command(ctx, "rev-list", "--first-parent", "--header", from).Start()
+	// Else git writes each commit by itself, which takes twice as long.
+	p, err := r.git.Command(ctx, "rev-list", "--first-parent", "--header", from).WithEnv("GIT_FLUSH", "0").Start()
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,14 @@ type Repository struct {
 	git     *git.Repo
 	objects object.Store
 	files   bool // refs are files, which are read without asking git
+	packed  packedRefs
+}
+
+// packedRefs is what packed-refs held when it was last read. git writes a new
+// file for each change, so the file tells whether that still holds.
+type packedRefs struct {
+	file os.FileInfo
+	data []byte
 }
 
 // Open opens the repository that dir lies in, as git would find it from
@@ -88,10 +96,7 @@ func (r *Repository) Ref(ctx context.Context, name string) (string, error) {
 // packedRef looks a ref up in packed-refs, which a repository with many runs
 // makes large: it is searched, not parsed.
 func (r *Repository) packedRef(name string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(r.git.CommonDir, "packed-refs"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
+	data, err := r.readPacked()
 	if err != nil {
 		return "", damagedRef(name, err)
 	}
@@ -112,6 +117,32 @@ func (r *Repository) packedRef(name string) (string, error) {
 		}
 		from = i + 1
 	}
+}
+
+// readPacked reads packed-refs, where it is not known already; nothing where
+// there is none.
+func (r *Repository) readPacked() ([]byte, error) {
+	path := filepath.Join(r.git.CommonDir, "packed-refs")
+	before, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if have := r.packed.file; have != nil && os.SameFile(have, before) && have.ModTime().Equal(before.ModTime()) && have.Size() == before.Size() {
+		return r.packed.data, nil
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// What was read may be newer than before; then it is read once more.
+	r.packed = packedRefs{before, data}
+	return data, nil
 }
 
 // looseRef reads what a ref's file holds.

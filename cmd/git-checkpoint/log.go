@@ -38,7 +38,11 @@ func runLog(c *call) error {
 	}
 	return c.in(func(w *worktree.Worktree) error {
 		n := 0
-		err := w.Log(c.ctx, c.arg(0), func(e worktree.Entry) bool {
+		visit := w.Outline // a line shows nothing of the records
+		if c.JSON() {
+			visit = w.Log
+		}
+		err := visit(c.ctx, c.arg(0), func(e worktree.Entry) bool {
 			if c.JSON() {
 				c.Object(nameEntry(e))
 			} else {

@@ -478,3 +478,7 @@ func (w *Worktree) clearLeftovers(ctx context.Context, req PruneRequest, runs []
 	}
 	return tx.Commit(ctx)
 }
+
+func escapeGlob(dir string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(filepath.ToSlash(dir))
+}

@@ -2,7 +2,6 @@ package worktree
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -127,38 +126,74 @@ func (w *Worktree) RunStatus(ctx context.Context, run string) (*RunInfo, error) 
 // Log visits the checkpoints of a run, newest first, inherited ones too. An
 // empty run is the current one.
 func (w *Worktree) Log(ctx context.Context, run string, yield func(Entry) bool) error {
-	if run == "" {
-		current, err := w.repo.CurrentRun(ctx)
-		if err != nil {
-			return err
-		}
-		if current == "" {
-			return refs.NoCurrentRun()
-		}
-		run = current
+	tip, err := w.tipOf(ctx, run)
+	if err != nil {
+		return err
 	}
-	tip, err := w.repo.Tip(ctx, run)
+	begun, err := w.beginRecords(ctx, tip)
 	if err != nil {
 		return err
 	}
 	chain, _, err := w.repo.Chain(ctx, tip)
-	if err != nil || len(chain) == 0 {
+	have := map[string]records{}
+	if begun != nil {
+		read, failed := begun.wait(err == nil)
+		have[begun.run] = read
+		if err == nil && failed != nil {
+			w.warn("the notes of run '%s' cannot be read: %v", begun.run, failed)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	slices.Reverse(chain)
-	entries := make([]Entry, len(chain))
-	for i, c := range chain {
-		entries[i] = entryOf(c)
-	}
-	if err := w.records(ctx, entries); err != nil {
+	if err := w.chainRecords(ctx, chain, have); err != nil {
 		return err
 	}
-	for _, e := range entries {
+	for _, c := range chain {
+		e := entryOf(c)
+		if r, ok := have[c.Run][c.ID]; ok {
+			w.apply(&e, r)
+		}
 		if !yield(e) {
-			return nil
+			break
 		}
 	}
 	return nil
+}
+
+// Outline is Log without the records: what entries have from their notes
+// alone, Artifacts and Skipped, is missing, and costs nothing.
+func (w *Worktree) Outline(ctx context.Context, run string, yield func(Entry) bool) error {
+	tip, err := w.tipOf(ctx, run)
+	if err != nil {
+		return err
+	}
+	chain, _, err := w.repo.Chain(ctx, tip)
+	if err != nil {
+		return err
+	}
+	for _, c := range slices.Backward(chain) {
+		if !yield(entryOf(c)) {
+			break
+		}
+	}
+	return nil
+}
+
+// tipOf is the tip of a run, or of the current one.
+func (w *Worktree) tipOf(ctx context.Context, run string) (string, error) {
+	if run == "" {
+		current, err := w.repo.CurrentRun(ctx)
+		if err != nil {
+			return "", err
+		}
+		if current == "" {
+			return "", refs.NoCurrentRun()
+		}
+		run = current
+	}
+	return w.repo.Tip(ctx, run)
 }
 
 func entryOf(c *refs.Checkpoint) Entry {
@@ -167,90 +202,6 @@ func entryOf(c *refs.Checkpoint) Entry {
 		TurnID: c.Turn, SessionID: c.Session, GitCommit: c.Head, Branch: strings.TrimPrefix(c.Branch, "refs/heads/"),
 		Subject: c.Subject, At: c.At.UTC(), Inherited: c.Inherited, State: c.State, Tree: c.Tree, Replay: c.Replay,
 	}
-}
-
-// records adds what the notes say to entries: one listing of each run's notes,
-// one bulk read of those that are wanted.
-func (w *Worktree) records(ctx context.Context, entries []Entry) error {
-	noted := map[string]map[string]string{} // by run: object to note
-	var names []string
-	var of []int
-	for i, e := range entries {
-		if _, listed := noted[e.Run]; !listed {
-			list, err := w.listNotes(ctx, e.Run)
-			if err != nil {
-				return err
-			}
-			noted[e.Run] = list
-		}
-		if blob, ok := noted[e.Run][e.Checkpoint]; ok {
-			names, of = append(names, blob), append(of, i)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	batch, err := object.OpenBatch(ctx, w.git)
-	if err != nil {
-		return err
-	}
-	defer batch.Close()
-	return batch.ReadAll(names, func(j int, _ string, _ object.Kind, data []byte, err error) error {
-		if err != nil {
-			w.warn("the record of checkpoint %.12s cannot be read: %v", entries[of[j]].Checkpoint, err)
-			return nil
-		}
-		return w.applyRecord(&entries[of[j]], data)
-	})
-}
-
-// listNotes lists the notes of a run: the blob of each object that has one.
-func (w *Worktree) listNotes(ctx context.Context, run string) (map[string]string, error) {
-	commit, err := w.repo.Ref(ctx, refs.NotesRef(run))
-	if err != nil || commit == "" {
-		return nil, err
-	}
-	out, err := w.git.Command(ctx, "ls-tree", "-r", "-z", "--full-tree", commit).Output()
-	if err != nil {
-		w.warn("the notes of run '%s' cannot be read: %v", run, err)
-		return nil, nil
-	}
-	list := map[string]string{}
-	for _, line := range strings.Split(string(out), "\x00") {
-		meta, path, ok := strings.Cut(line, "\t")
-		fields := strings.Fields(meta)
-		// Any fan-out will do: the path without slashes is the object.
-		if id := strings.ReplaceAll(path, "/", ""); ok && len(fields) == 3 && object.IsID(id) {
-			list[id] = fields[2]
-		}
-	}
-	return list, nil
-}
-
-func (w *Worktree) applyRecord(e *Entry, data []byte) error {
-	lines, err := notes.Parse(data)
-	if err != nil {
-		w.warn("the record of checkpoint %.12s is damaged: %v", e.Checkpoint, err)
-		return nil
-	}
-	r, err := notes.DecodeRecord(e.Checkpoint, lines)
-	if err != nil {
-		w.warn("%v", err)
-		return nil
-	}
-	if r.Replay != "" {
-		e.Replay = r.Replay
-	}
-	if r.Artifacts != nil && json.Unmarshal(r.Artifacts, &e.Artifacts) != nil {
-		w.warn("the artifacts of checkpoint %.12s cannot be read", e.Checkpoint)
-	}
-	if r.Skipped == nil {
-		return nil
-	}
-	if e.Skipped, err = snapshot.DecodeSkips(r.Skipped); err != nil {
-		w.warn("what checkpoint %.12s skipped cannot be read", e.Checkpoint)
-	}
-	return nil
 }
 
 // Show describes one checkpoint; an empty address is the newest of the
@@ -272,13 +223,16 @@ func (w *Worktree) Show(ctx context.Context, address string) (*Entry, error) {
 		}
 		e.Visit = chain[len(chain)-1].Visit
 	}
-	entries := []Entry{e}
-	if err := w.records(ctx, entries); err != nil {
+	have := map[string]records{}
+	if err := w.chainRecords(ctx, []*refs.Checkpoint{c}, have); err != nil {
 		return nil, err
 	}
+	if r, ok := have[c.Run][c.ID]; ok {
+		w.apply(&e, r)
+	}
 	// Of a record that cannot be read there was a warning.
-	entries[0].Log, _ = rerun.LogOf(ctx, w.repo, c)
-	return &entries[0], nil
+	e.Log, _ = rerun.LogOf(ctx, w.repo, c)
+	return &e, nil
 }
 
 // ShowChanges prints, as git does, what a checkpoint's step changed: a

@@ -13,6 +13,7 @@ import (
 type target struct {
 	run     string
 	tip     *refs.Checkpoint // nil: the run is to be made
+	book    *notes.Book      // nil: not read yet
 	state   notes.State
 	status  string
 	hidden  bool             // archived
@@ -127,7 +128,7 @@ func (w *Worktree) existing(ctx context.Context, run string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &target{run: run, tip: c, state: state, status: state.Status(w.rewoundFrom(ctx, run)), hidden: state.Archived(w.rewoundFrom(ctx, run))}, nil
+	return &target{run: run, tip: c, book: book, state: state, status: state.Status(w.rewoundFrom(ctx, run)), hidden: state.Archived(w.rewoundFrom(ctx, run))}, nil
 }
 
 // rewoundFrom tells whether a run is there and was rewound from another. One

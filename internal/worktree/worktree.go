@@ -182,17 +182,26 @@ func (w *Worktree) clearAway(ctx context.Context) error {
 		return err
 	}
 	restore.RemoveDeadLock(w.git)
-	for _, pattern := range []string{"stage-*", "index.[0-9]*", "index.key.*", "index.tmp*", "worktree-id.*"} {
-		left, _ := filepath.Glob(filepath.Join(escapeGlob(w.home("")), pattern))
-		for _, file := range left {
-			os.RemoveAll(file)
+	left, err := os.ReadDir(w.home(""))
+	if err != nil {
+		return fault.New(fault.Fatal, "io", "read our files in the git directory: %w", err)
+	}
+	for _, file := range left {
+		if leftBehind(file.Name()) {
+			os.RemoveAll(w.home(file.Name()))
 		}
 	}
 	return nil
 }
 
-func escapeGlob(dir string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(filepath.ToSlash(dir))
+// leftBehind says whether a file of ours is one that only a dead command leaves.
+func leftBehind(name string) bool {
+	for _, pattern := range []string{"stage-*", "index.[0-9]*", "index.key.*", "index.tmp*", "worktree-id.*"} {
+		if ok, _ := filepath.Match(pattern, name); ok {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *Worktree) taker() snapshot.Taker { return &snapshot.ByGit{Repo: w.git} }
