@@ -154,17 +154,23 @@ type Book struct {
 
 // OpenBook opens the notes of a run. A run without notes has an empty book.
 func OpenBook(ctx context.Context, repo *refs.Repository, run string) (*Book, error) {
-	b := &Book{Run: run, repo: repo, ref: refs.NotesRef(run)}
-	commit, err := repo.Ref(ctx, b.ref)
+	commit, err := repo.Ref(ctx, refs.NotesRef(run))
 	if err != nil {
 		return nil, err
 	}
+	return OpenBookAt(ctx, repo, run, commit)
+}
+
+// OpenBookAt is OpenBook where what the ref of the notes holds is known; an
+// empty commit stands for no ref.
+func OpenBookAt(ctx context.Context, repo *refs.Repository, run, commit string) (*Book, error) {
+	b := &Book{Run: run, repo: repo, ref: refs.NotesRef(run), commit: commit}
+	var err error
 	if commit != "" {
 		if b.root, err = repo.CommitTree(ctx, commit); err != nil {
 			return nil, err
 		}
 	}
-	b.commit = commit
 	b.tree, err = LoadTree(ctx, repo.Objects(), repo.Git().ObjectFormat, b.root)
 	return b, err
 }

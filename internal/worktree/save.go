@@ -121,11 +121,9 @@ func (w *Worktree) save(ctx context.Context, req SaveRequest, pick choose) (*Sav
 
 // commit writes one checkpoint to its run, and the run itself if need be.
 func (w *Worktree) commit(ctx context.Context, req SaveRequest, t *target, state *captured, artifacts []Artifact, by refs.Identity, begun time.Time, key string) (*SaveResult, error) {
-	book, err := t.book, error(nil)
-	if book == nil {
-		if book, err = notes.OpenBook(ctx, w.repo, t.run); err != nil {
-			return nil, err
-		}
+	book, err := w.bookOf(ctx, t)
+	if err != nil {
+		return nil, err
 	}
 	created := t.tip == nil
 	tip := t.tip

@@ -110,7 +110,7 @@ func (w *Worktree) setStatus(ctx context.Context, t *target, status string) erro
 	if err != nil {
 		return err
 	}
-	book, err := notes.OpenBook(ctx, w.repo, t.run)
+	book, err := w.bookOf(ctx, t)
 	if err != nil {
 		return err
 	}

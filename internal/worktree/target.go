@@ -13,7 +13,7 @@ import (
 type target struct {
 	run     string
 	tip     *refs.Checkpoint // nil: the run is to be made
-	book    *notes.Book      // nil: not read yet
+	book    *notes.Book      // see bookOf; nil: not read yet
 	state   notes.State
 	status  string
 	hidden  bool             // archived
@@ -103,7 +103,14 @@ func (w *Worktree) bareTarget(ctx context.Context, current string, head refs.Hea
 	return t, nil
 }
 
-// existing reads a run, nil if there is none of that name.
+// known is a run as it was last read. It holds while its refs do.
+type known struct {
+	run, tip, notes string
+	target          target // without what depends on other runs
+}
+
+// existing reads a run, nil if there is none of that name. A hook asks for
+// the same run several times.
 func (w *Worktree) existing(ctx context.Context, run string) (*target, error) {
 	if run == "" {
 		return nil, nil
@@ -112,11 +119,29 @@ func (w *Worktree) existing(ctx context.Context, run string) (*target, error) {
 	if err != nil || tip == "" {
 		return nil, err
 	}
+	noted, err := w.repo.Ref(ctx, refs.NotesRef(run))
+	if err != nil {
+		return nil, err
+	}
+	if k := w.known; k == nil || k.run != run || k.tip != tip || k.notes != noted {
+		t, err := w.read(ctx, run, tip, noted)
+		if err != nil {
+			return nil, err
+		}
+		w.known = &known{run, tip, noted, *t}
+	}
+	t := w.known.target
+	t.status, t.hidden = t.state.Status(w.rewoundFrom(ctx, run)), t.state.Archived(w.rewoundFrom(ctx, run))
+	return &t, nil
+}
+
+// read reads the run whose refs hold tip and noted.
+func (w *Worktree) read(ctx context.Context, run, tip, noted string) (*target, error) {
 	c, err := w.repo.ReadCheckpoint(ctx, tip)
 	if err != nil {
 		return nil, err
 	}
-	book, err := notes.OpenBook(ctx, w.repo, run)
+	book, err := notes.OpenBookAt(ctx, w.repo, run, noted)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +153,17 @@ func (w *Worktree) existing(ctx context.Context, run string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &target{run: run, tip: c, book: book, state: state, status: state.Status(w.rewoundFrom(ctx, run)), hidden: state.Archived(w.rewoundFrom(ctx, run))}, nil
+	return &target{run: run, tip: c, book: book, state: state}, nil
+}
+
+// bookOf is the run's notes, to be written: those that were read last, once.
+func (w *Worktree) bookOf(ctx context.Context, t *target) (*notes.Book, error) {
+	k := w.known
+	w.known = nil
+	if k != nil && k.target.book == t.book {
+		return t.book, nil
+	}
+	return notes.OpenBook(ctx, w.repo, t.run)
 }
 
 // rewoundFrom tells whether a run is there and was rewound from another. One

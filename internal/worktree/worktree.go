@@ -33,6 +33,7 @@ type Worktree struct {
 	warnings []string
 	faults   []error // in the settings and the worktree's id
 	lock     *lock.Lock
+	known    *known // nil: none yet
 
 	endInherit func() // of the lock, by the git that we start
 }
