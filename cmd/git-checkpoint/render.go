@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/output"
 	"github.com/git-checkpoint/git-checkpoint/internal/worktree"
@@ -22,7 +24,9 @@ func short(id string) string {
 }
 
 // date is a time as people see it: theirs, to the second.
-func date(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+func date(t time.Time) string { return t.Local().Format(dateLayout) }
+
+const dateLayout = "2006-01-02 15:04:05"
 
 func count(n int, one, many string) string {
 	if n == 1 {
@@ -32,32 +36,49 @@ func count(n int, one, many string) string {
 }
 
 // entryLine is one checkpoint in a log; back is how far it is from the newest.
+// A log has thousands of them, so that it does without fmt.
 func entryLine(e *worktree.Entry, back int) string {
-	line := fmt.Sprintf("%s  %-6s %s  %-13s  ", short(e.Checkpoint), fmt.Sprintf("@{%d}", back), date(e.At), e.StepKind)
+	line := make([]byte, 0, 128)
+	line = append(line, short(e.Checkpoint)...)
+	line = append(line, "  @{"...)
+	line = strconv.AppendInt(line, int64(back), 10)
+	line = pad(append(line, '}'), shortID+2+6-len(line)-1)
+	line = append(line, ' ')
+	line = e.At.Local().AppendFormat(line, dateLayout)
+	line = append(line, "  "...)
+	line = pad(append(line, e.StepKind...), 13-utf8.RuneCountInString(e.StepKind))
+	line = append(line, "  "...)
 	if step := stepText(e); step != "" {
-		line += "[" + step + "] "
+		line = append(append(append(line, '['), step...), "] "...)
 	}
-	line += output.Text(e.Subject)
+	line = append(line, output.Text(e.Subject)...)
 	if e.Inherited {
-		line += fmt.Sprintf(" (inherited from '%s')", e.Run)
+		line = append(append(append(line, " (inherited from '"...), e.Run...), "')"...)
 	}
-	return strings.TrimRight(line, " ") + "\n"
+	return string(append(bytes.TrimRight(line, " "), '\n'))
+}
+
+// pad appends spaces, none where count is negative.
+func pad(line []byte, count int) []byte {
+	for range count {
+		line = append(line, ' ')
+	}
+	return line
 }
 
 // stepText is a step, which of its visits, and how it ended.
 func stepText(e *worktree.Entry) string {
-	var parts []string
+	step := ""
 	if e.StepName != "" {
-		step := output.Text(e.StepName)
+		step = output.Text(e.StepName)
 		if e.Visit > 1 {
-			step += fmt.Sprintf("#%d", e.Visit)
+			step += "#" + strconv.Itoa(e.Visit)
 		}
-		parts = append(parts, step)
 	}
-	if e.Outcome != "" {
-		parts = append(parts, e.Outcome)
+	if step == "" || e.Outcome == "" {
+		return step + e.Outcome
 	}
-	return strings.Join(parts, " ")
+	return step + " " + e.Outcome
 }
 
 // nameEntry makes an entry fit for JSON.

@@ -255,7 +255,7 @@ func (c *CommitObject) Trailers() iter.Seq[Trailer] {
 	return func(yield func(Trailer) bool) {
 		for line := range strings.SplitSeq(lastParagraph(c.Message), "\n") {
 			key, value, ok := strings.Cut(line, ":")
-			if ok && key != "" && !strings.ContainsAny(key, " \t") && !yield(Trailer{key, strings.TrimSpace(value)}) {
+			if ok && key != "" && strings.IndexByte(key, ' ') < 0 && strings.IndexByte(key, '\t') < 0 && !yield(Trailer{key, strings.TrimSpace(value)}) {
 				return
 			}
 		}

@@ -54,6 +54,9 @@ func (p *Printer) Printf(format string, args ...any) {
 	fmt.Fprintf(p.out, format, args...)
 }
 
+// Text prints a part of a result for people as it is.
+func (p *Printer) Text(text string) { p.out.WriteString(text) }
+
 // Object prints a result for programs: one JSON object on one line.
 func (p *Printer) Object(v any) {
 	// bufio.Writer keeps an error in writing; what we print always encodes.

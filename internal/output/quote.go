@@ -87,6 +87,9 @@ func Names(paths []string) []string {
 
 // Text returns text of any origin as one harmless line.
 func Text(s string) string {
+	if isPlain(s) {
+		return s
+	}
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable) {
 		return s
 	}
@@ -99,6 +102,16 @@ func Text(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(strings.TrimSpace(s), "?"))
+}
+
+// isPlain says whether all of s is printable ASCII, as most text is.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // unprintable is what a terminal may act upon: controls, and the marks that
