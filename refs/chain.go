@@ -482,6 +482,11 @@ func (r *Repository) Resolve(ctx context.Context, address string) (*Checkpoint, 
 			return c, err
 		}
 	}
+	if a.Step == "" && a.Back > 0 {
+		if c, err := r.back(ctx, tip, a.Back); err != nil || c != nil {
+			return c, err
+		}
+	}
 	chain, base, err := r.Chain(ctx, tip)
 	if err != nil {
 		return nil, err
@@ -494,6 +499,24 @@ func (r *Repository) Resolve(ctx context.Context, address string) (*Checkpoint, 
 		return nil, err
 	}
 	return chain[i], nil
+}
+
+// back returns the checkpoint that is some checkpoints back from the tip, nil
+// where the chain does not go back so far. It reads no further than it must,
+// so the visit of the checkpoint's step is not known.
+func (r *Repository) back(ctx context.Context, tip string, count int) (found *Checkpoint, err error) {
+	err = r.Walk(ctx, tip, func(c *Checkpoint) bool {
+		if c.Kind == KindStart {
+			return true
+		}
+		if count == 0 {
+			found = c
+			return false
+		}
+		count--
+		return true
+	})
+	return found, err
 }
 
 // NoCurrentRun is the error of a command that needs a current run.

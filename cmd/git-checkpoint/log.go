@@ -42,7 +42,7 @@ func runLog(c *call) error {
 	debug.SetGCPercent(400)
 	return c.in(func(w *worktree.Worktree) error {
 		n := 0
-		visit := w.Outline // a line shows nothing of the records
+		visit := w.Outline // lines show nothing of the records
 		if c.JSON() {
 			visit = w.Log
 		}

@@ -14,7 +14,7 @@ import (
 
 // fewRecords is how many records are read one by one, by the object store,
 // before a process is started that reads all of a run.
-const fewRecords = 32
+const fewRecords = 16
 
 // record is what the note of a checkpoint says beyond its trailers, or why it
 // cannot be read.

@@ -162,8 +162,10 @@ func (w *Worktree) Log(ctx context.Context, run string, yield func(Entry) bool) 
 	return nil
 }
 
-// Outline is Log without the records: what entries have from their notes
-// alone, Artifacts and Skipped, is missing, and costs nothing.
+// Outline is Log without the records, for those who show nothing of them: what
+// entries have from their notes alone, Artifacts and Skipped, may be missing.
+// Only the newest records are looked at, so that damage done lately is warned
+// of; Verify looks at all.
 func (w *Worktree) Outline(ctx context.Context, run string, yield func(Entry) bool) error {
 	tip, err := w.tipOf(ctx, run)
 	if err != nil {
@@ -173,8 +175,17 @@ func (w *Worktree) Outline(ctx context.Context, run string, yield func(Entry) bo
 	if err != nil {
 		return err
 	}
-	for _, c := range slices.Backward(chain) {
-		if !yield(entryOf(c)) {
+	slices.Reverse(chain)
+	have := map[string]records{}
+	if err := w.chainRecords(ctx, chain[:min(len(chain), fewRecords)], have); err != nil {
+		return err
+	}
+	for _, c := range chain {
+		e := entryOf(c)
+		if r, ok := have[c.Run][c.ID]; ok {
+			w.apply(&e, r)
+		}
+		if !yield(e) {
 			break
 		}
 	}
