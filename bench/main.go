@@ -104,7 +104,7 @@ func (b *bench) build() error {
 		return err
 	}
 	return errors.Join(
-		command("", "go", "build", "-o", b.binary, "github.com/git-checkpoint/git-checkpoint/cmd/git-checkpoint").run(),
+		command("", "go", "build", "-tags", "urfave_cli_no_docs", "-o", b.binary, "github.com/git-checkpoint/git-checkpoint/cmd/git-checkpoint").run(),
 		command("", "go", "build", "-o", b.empty, source).run(),
 	)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ type row struct {
 
 var rows = []row{
 	{"start", "an empty Go program", "", []string{"small"}, startUp},
+	{"hook", "an empty Go program", "≤ 8 ms more", []string{"small"}, hook},
 	{"save-nothing", "status", "≤ 0.50", []string{"small", "r1", "r2"}, saveNothing},
 	{"save-1", "add, write-tree, commit-tree, update-ref", "≤ 0.35; small: ≤ 8 ms", []string{"small", "r1", "r2"}, saveChanged(1)},
 	{"save-1000", "add, write-tree, commit-tree, update-ref", "≤ 0.25", []string{"r1", "r2"}, saveChanged(1000)},
@@ -36,6 +38,16 @@ func (b *bench) checkpoint(dir string, args ...string) func() error {
 
 func startUp(b *bench, dir string) (ours, git side, err error) {
 	return side{work: b.checkpoint(dir, "version")}, side{work: func() error { return command(dir, b.empty).run() }}, nil
+}
+
+// hook is the end of an agent's turn in which nothing has changed.
+func hook(b *bench, dir string) (ours, git side, err error) {
+	event := func(name string) func() error {
+		data, err := json.Marshal(map[string]string{"session_id": "bench", "prompt_id": "turn", "cwd": dir, "hook_event_name": name})
+		return func() error { return errors.Join(err, b.checkpoint(dir, "hook", "claude", string(data))()) }
+	}
+	err = event("SessionStart")()
+	return side{work: event("Stop")}, side{work: func() error { return command(dir, b.empty).run() }}, err
 }
 
 func saveNothing(b *bench, dir string) (ours, git side, err error) {
