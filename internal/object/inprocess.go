@@ -2,13 +2,8 @@ package object
 
 import (
 	"bytes"
-	"compress/zlib"
 	"context"
-	"crypto/rand"
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,8 +44,6 @@ func NewInProcess(repo *git.Repo) *InProcess {
 	}
 }
 
-func (s *InProcess) loose(id string) string { return filepath.Join(s.objects, id[:2], id[2:]) }
-
 // Read implements Store.
 func (s *InProcess) Read(ctx context.Context, id string) (Kind, []byte, error) {
 	if kind, data, ok := s.queued(id); ok {
@@ -59,7 +52,7 @@ func (s *InProcess) Read(ctx context.Context, id string) (Kind, []byte, error) {
 	if len(id) != 40 || !IsID(id) {
 		return "", nil, missing(id)
 	}
-	if _, err := os.Lstat(s.loose(id)); err != nil && s.indexSize() > indexLimit {
+	if _, err := os.Lstat(loosePath(s.objects, id)); err != nil && s.indexSize() > indexLimit {
 		return s.byProgram(ctx, id)
 	}
 	o, err := s.storage.EncodedObject(plumbing.AnyObject, plumbing.NewHash(id))
@@ -111,64 +104,21 @@ func (s *InProcess) indexSize() int64 {
 // Flush implements Store. Objects are written loose, by a temporary file and
 // a rename each; git gc packs them.
 func (s *InProcess) Flush(context.Context) error {
+	var out bytes.Buffer
 	now := time.Now()
 	for _, id := range s.order {
 		h := s.held[id]
-		if os.Chtimes(s.loose(id), now, now) == nil {
+		file := loosePath(s.objects, id)
+		if os.Chtimes(file, now, now) == nil {
 			continue
 		}
-		if err := s.write(id, h); err != nil {
+		if err := writeLoose(file, deflate(&out, h.kind, h.data).loose()); err != nil {
 			return fault.New(fault.Fatal, "object-write", "write %s object %s: %w", h.kind, id, err)
 		}
 		git.Step("object")
 	}
 	s.clear()
 	return nil
-}
-
-// write makes a loose object as git does. go-git's writer will not do beside
-// a running "git gc", which removes directories of objects as they become
-// empty: it makes the directory once and gives up, leaving its temporary file.
-func (s *InProcess) write(id string, h held) error {
-	var data bytes.Buffer
-	z, err := zlib.NewWriterLevel(&data, zlib.BestSpeed)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(z, "%s %d\x00", h.kind, len(h.data))
-	z.Write(h.data)
-	if err := z.Close(); err != nil {
-		return err
-	}
-	for range 10 {
-		if err = writeNew(s.loose(id), data.Bytes()); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return err
-}
-
-func writeNew(file string, data []byte) error {
-	dir := filepath.Dir(file)
-	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	temporary := filepath.Join(dir, "tmp_obj_"+rand.Text()[:8])
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(temporary, file)
-	}
-	if err != nil {
-		os.Remove(temporary)
-	}
-	return err
 }
 
 // Close implements Store.

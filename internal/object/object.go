@@ -60,15 +60,16 @@ type Store interface {
 // Open returns the store that is exact for the repository: in process where
 // go-git knows every feature in use, the git program elsewhere.
 func Open(repo *git.Repo) Store {
-	if why := needsProgram(repo); why != "" {
+	if why := Native(repo); why != "" {
 		git.Trace("objects: by the git program (%s)", why)
 		return NewProgram(repo)
 	}
 	return NewInProcess(repo)
 }
 
-// needsProgram says why go-git is not to be trusted with the repository.
-func needsProgram(repo *git.Repo) string {
+// Native says why InProcess and Writer are not exact for the repository, in a
+// few words for a trace; "" where they are.
+func Native(repo *git.Repo) string {
 	if repo.ObjectFormat != "sha1" {
 		return "object format " + repo.ObjectFormat
 	}
@@ -88,6 +89,11 @@ func needsProgram(repo *git.Repo) string {
 	}
 	if v, ok := repo.Config.Get("core.sharedrepository"); ok && v != "umask" && v != "false" && v != "0" {
 		return "shared repository"
+	}
+	for _, key := range []string{"core.fsync", "core.fsyncmethod", "core.fsyncobjectfiles"} {
+		if _, ok := repo.Config.Get(key); ok {
+			return key
+		}
 	}
 	if os.Getenv("GIT_OBJECT_DIRECTORY") != "" || os.Getenv("GIT_ALTERNATE_OBJECT_DIRECTORIES") != "" {
 		return "object directory from the environment"

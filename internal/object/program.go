@@ -78,7 +78,7 @@ func (s *Program) Flush(ctx context.Context) error {
 	binary.Write(out, binary.BigEndian, []uint32{2, uint32(len(s.order))})
 	for _, id := range s.order {
 		h := s.held[id]
-		out.Write(packHeader(h.kind, len(h.data)))
+		out.Write(packHeader(h.kind, int64(len(h.data))))
 		z := zlib.NewWriter(out)
 		z.Write(h.data)
 		z.Close()
@@ -95,7 +95,7 @@ func (s *Program) Flush(ctx context.Context) error {
 }
 
 // packHeader is the type and size of an object in a pack (gitformat-pack).
-func packHeader(kind Kind, size int) []byte {
+func packHeader(kind Kind, size int64) []byte {
 	types := map[Kind]byte{Commit: 1, Tree: 2, Blob: 3, Tag: 4}
 	c := types[kind]<<4 | byte(size&0x0f)
 	size >>= 4
