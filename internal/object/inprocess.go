@@ -3,44 +3,33 @@ package object
 import (
 	"bytes"
 	"context"
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
-
-	"github.com/go-git/go-billy/v5/osfs"
-	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
-	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 )
 
-// indexLimit is the size of pack indexes, in bytes, up to which go-git reads
-// packed objects: it loads the whole index of every pack, git maps them. With
-// some thousand objects that takes as long as starting git does: 2,000 where
-// processes start in 2 ms, 12,000 on a busy machine.
-const indexLimit = 256 << 10
-
-// InProcess is the store that reads by go-git's object layer and writes by
-// itself, for SHA-1 repositories without extensions.
+// InProcess is the store that reads and writes by itself, for SHA-1
+// repositories without extensions. What it cannot read it leaves to the git
+// program, which tells what is missing from what is damaged.
 type InProcess struct {
 	queue
 	repo    *git.Repo
 	objects string
-	storage *filesystem.Storage
-	program *Program // for what go-git is not good at; started on first use
+	packs   *packReader
+	program *Program // started on first use
 }
 
-// NewInProcess returns the in-process store of a repository. Open says where it is exact.
+// NewInProcess returns the in-process store of a repository. Native says where it is exact.
 func NewInProcess(repo *git.Repo) *InProcess {
+	objects := filepath.Join(repo.CommonDir, "objects")
 	return &InProcess{
 		queue:   queue{format: repo.ObjectFormat},
 		repo:    repo,
-		objects: filepath.Join(repo.CommonDir, "objects"),
-		storage: filesystem.NewStorage(osfs.New(repo.CommonDir), cache.NewObjectLRU(4*cache.MiByte)),
+		objects: objects,
+		packs:   newPackReader(objects),
 	}
 }
 
@@ -49,33 +38,35 @@ func (s *InProcess) Read(ctx context.Context, id string) (Kind, []byte, error) {
 	if kind, data, ok := s.queued(id); ok {
 		return kind, data, nil
 	}
-	if len(id) != 40 || !IsID(id) {
+	h, ok := ParseHash(id)
+	if !ok {
 		return "", nil, missing(id)
 	}
-	if _, err := os.Lstat(loosePath(s.objects, id)); err != nil && s.indexSize() > indexLimit {
-		return s.byProgram(ctx, id)
-	}
-	o, err := s.storage.EncodedObject(plumbing.AnyObject, plumbing.NewHash(id))
+	kind, data, err := s.packs.read(h)
 	if err != nil {
-		// A gc beside us may have moved it to a pack that go-git has not seen, or
-		// a pack that is not complete may have stopped it: git knows.
-		s.storage = filesystem.NewStorage(osfs.New(s.repo.CommonDir), cache.NewObjectLRU(4*cache.MiByte))
-		return s.byProgram(ctx, id)
+		kind, data, err = readLoose(loosePath(s.objects, id))
 	}
-	r, err := o.Reader()
 	if err != nil {
-		return "", nil, unreadable(id, err)
+		s.packs.packs.list() // a gc may have moved it to a pack just now
+		kind, data, err = s.packs.read(h)
 	}
-	defer r.Close()
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return "", nil, unreadable(id, err)
+	if err == nil && ID(s.format, kind, data) == id {
+		return kind, data, nil
 	}
-	kind := Kind(o.Type().String())
-	if ID(s.format, kind, data) != id {
-		return "", nil, unreadable(id, errMismatch)
+	return s.byProgram(ctx, id)
+}
+
+// Has says whether an object exists, or was put.
+func (s *InProcess) Has(id string) bool {
+	if _, _, ok := s.queued(id); ok {
+		return true
 	}
-	return kind, data, nil
+	h, ok := ParseHash(id)
+	if !ok || s.packs.packs.has(h) {
+		return ok
+	}
+	s.packs.packs.list() // somebody may have made one
+	return s.packs.packs.has(h)
 }
 
 func (s *InProcess) byProgram(ctx context.Context, id string) (Kind, []byte, error) {
@@ -83,22 +74,6 @@ func (s *InProcess) byProgram(ctx context.Context, id string) (Kind, []byte, err
 		s.program = NewProgram(s.repo)
 	}
 	return s.program.Read(ctx, id)
-}
-
-func (s *InProcess) indexSize() int64 {
-	entries, err := os.ReadDir(filepath.Join(s.objects, "pack"))
-	if err != nil {
-		return 0
-	}
-	var size int64
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".idx") {
-			if info, err := e.Info(); err == nil {
-				size += info.Size()
-			}
-		}
-	}
-	return size
 }
 
 // Flush implements Store. Objects are written loose, by a temporary file and
@@ -123,8 +98,9 @@ func (s *InProcess) Flush(context.Context) error {
 
 // Close implements Store.
 func (s *InProcess) Close() error {
-	if s.program != nil {
-		return s.program.Close()
+	s.packs.close()
+	if s.program == nil {
+		return nil
 	}
-	return nil
+	return s.program.Close()
 }

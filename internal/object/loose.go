@@ -3,13 +3,63 @@ package object
 import (
 	"crypto/rand"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing/format/objfile"
 )
 
 // loosePath is the file of a loose object in a directory of objects.
 func loosePath(dir, id string) string { return filepath.Join(dir, id[:2], id[2:]) }
+
+// readLoose returns the object of a loose file.
+func readLoose(file string) (Kind, []byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", nil, err
+	}
+	defer f.Close()
+	r, err := objfile.NewReader(f)
+	if err != nil {
+		return "", nil, err
+	}
+	defer r.Close()
+	kind, size, err := r.Header()
+	if err != nil {
+		return "", nil, err
+	}
+	data, err := readExactly(r, size)
+	return Kind(kind.String()), data, err
+}
+
+// readExactly reads to the end, which must come after size bytes. It does not
+// make as much room at once as a damaged file may ask for.
+func readExactly(r io.Reader, size int64) ([]byte, error) {
+	if size < 0 {
+		return nil, errSize
+	}
+	data := make([]byte, 0, min(size, 16<<20)+1) // one more, to find the end
+	for {
+		n, err := r.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case int64(len(data)) > size || err == io.EOF && int64(len(data)) < size:
+			return nil, errSize
+		case err == io.EOF:
+			return data, nil
+		case err != nil:
+			return nil, err
+		}
+		if len(data) == cap(data) {
+			data = slices.Grow(data, len(data))
+		}
+	}
+}
+
+var errSize = errors.New("its size is not what it says")
 
 // writeLoose makes a loose object as git does, by a temporary file and a
 // rename. A "git gc" beside us removes directories as they become empty:

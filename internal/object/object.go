@@ -1,7 +1,8 @@
 // Package object knows git's objects: what a commit, a tree and a blob look
 // like (gitformat, "git cat-file"), and how to read and write them. Two
-// stores do that behind one interface: go-git's object layer in process, and
-// the git program. Open picks the one that is exact for a repository.
+// stores do that behind one interface: one in process, and one on the git
+// program. Open picks the one that is exact for a repository. A Writer, in
+// process too, stores many objects at once.
 //
 // Ids are strings of lower-case hexadecimal digits: 40 in a SHA-1
 // repository, 64 in a SHA-256 one.
@@ -58,7 +59,7 @@ type Store interface {
 }
 
 // Open returns the store that is exact for the repository: in process where
-// go-git knows every feature in use, the git program elsewhere.
+// that knows every feature in use, the git program elsewhere.
 func Open(repo *git.Repo) Store {
 	if why := Native(repo); why != "" {
 		git.Trace("objects: by the git program (%s)", why)
@@ -144,7 +145,7 @@ func missing(id string) error {
 		WithHint("git fsck tells what else is missing; a shallow clone may lack it")
 }
 
-// errMismatch is found by us: neither go-git nor cat-file compares an object
+// errMismatch is found by us: cat-file does not compare an object
 // that it reads with its id.
 var errMismatch = errors.New("its content does not match its id")
 

@@ -70,8 +70,8 @@ func cloneOf(t *testing.T, options ...string) string {
 	return dir
 }
 
-// kinds are the repositories that the stores have to do with, and whether go-git
-// is to be trusted with them.
+// kinds are the repositories that the stores have to do with, and whether the
+// one in process is to be trusted with them.
 var kinds = []struct {
 	name      string
 	inProcess bool
@@ -111,6 +111,11 @@ var kinds = []struct {
 		gitIn(t, source, "", "clone", "-q", "--shared", source, dir)
 		return dir
 	}},
+	{"fsync settings", false, func(t *testing.T) string {
+		dir := newRepository(t)
+		gitIn(t, dir, "", "config", "core.fsync", "all")
+		return dir
+	}},
 	{"shared", false, func(t *testing.T) string { return newRepository(t, "--shared=group") }},
 	{"shallow", false, func(t *testing.T) string { return cloneOf(t, "--depth=1") }},
 	{"partial", false, func(t *testing.T) string { return cloneOf(t, "--filter=blob:none", "--no-checkout") }},
@@ -125,8 +130,7 @@ var kinds = []struct {
 	}},
 }
 
-// manyPacked makes, once, a repository with more packed objects than go-git
-// is to load the index of.
+// manyPacked makes, once, a repository with many packed objects.
 var manyPacked = func() func(*testing.T) string {
 	var once sync.Once
 	var dir string
@@ -485,6 +489,28 @@ func large(s subject) {
 	s.want(again, id, object.Blob, string(data))
 	if got := s.git("cat-file", "-s", id); got != fmt.Sprint(len(data)) {
 		s.Errorf("git says that it has %s bytes", got)
+	}
+}
+
+// TestHas asks for objects that are queued, loose, packed, packed meanwhile, and for none.
+func TestHas(t *testing.T) {
+	t.Parallel()
+	dir := newRepository(t)
+	store := object.NewInProcess(open(t, dir))
+	defer store.Close()
+	head := gitIn(t, dir, "", "rev-parse", "HEAD")
+	queued := store.Put(object.Blob, []byte("queued"))
+	if !store.Has(head) || !store.Has(queued) {
+		t.Error("what is loose or queued is not there")
+	}
+	gitIn(t, dir, "", "gc", "-q", "--prune=now")
+	if !store.Has(head) || !store.Has(gitIn(t, dir, "", "rev-parse", "HEAD~1:a file")) {
+		t.Error("what is packed by now is not there")
+	}
+	for _, absent := range []string{object.ID("sha1", object.Blob, []byte("absent")), "", "HEAD", head[:10]} {
+		if store.Has(absent) {
+			t.Errorf("'%s' is there", absent)
+		}
 	}
 }
 
