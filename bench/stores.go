@@ -12,8 +12,7 @@ import (
 )
 
 // stores measures what one command asks of its object store: the work and
-// the start of the store, not the start of the command. The repository is
-// small enough for go-git to be what the in-process store reads with.
+// the start of the store, not the start of the command.
 func (b *bench) stores() error {
 	dir, err := b.repository(repository{fill: func(dir string) error { return generate(dir, 2000) }, keep: true}, "stores")
 	if err != nil {

@@ -91,10 +91,8 @@ func Native(repo *git.Repo) string {
 	if v, ok := repo.Config.Get("core.sharedrepository"); ok && v != "umask" && v != "false" && v != "0" {
 		return "shared repository"
 	}
-	for _, key := range []string{"core.fsync", "core.fsyncmethod", "core.fsyncobjectfiles"} {
-		if _, ok := repo.Config.Get(key); ok {
-			return key
-		}
+	if syncsLoose(repo.Config) {
+		return "core.fsync"
 	}
 	if os.Getenv("GIT_OBJECT_DIRECTORY") != "" || os.Getenv("GIT_ALTERNATE_OBJECT_DIRECTORIES") != "" {
 		return "object directory from the environment"
@@ -103,6 +101,19 @@ func Native(repo *git.Repo) string {
 		return "alternates"
 	}
 	return ""
+}
+
+// syncsLoose says whether loose objects are to be made durable one by one.
+// By default git does that for packs alone, as Writer does.
+func syncsLoose(config git.Config) bool {
+	components, _ := config.Get("core.fsync")
+	for _, c := range strings.Split(components, ",") {
+		switch strings.TrimSpace(c) {
+		case "loose-object", "objects", "committed", "added", "all":
+			return true
+		}
+	}
+	return config.Bool("core.fsyncobjectfiles", false)
 }
 
 // ID computes the id that git gives to an object.

@@ -97,7 +97,7 @@ type packReader struct {
 }
 
 func newPackReader(objects string) *packReader {
-	return &packReader{packs: directory{path: objects}, files: map[*packIndex]file{}, in: bufio.NewReaderSize(nil, 8<<10)}
+	return &packReader{packs: directory{path: objects}, files: map[*packIndex]file{}, in: bufio.NewReaderSize(nil, 4<<10)}
 }
 
 // read returns an object of a pack; the error is ErrMissing if none has it.

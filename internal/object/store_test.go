@@ -111,9 +111,14 @@ var kinds = []struct {
 		gitIn(t, source, "", "clone", "-q", "--shared", source, dir)
 		return dir
 	}},
-	{"fsync settings", false, func(t *testing.T) string {
+	{"loose objects synced", false, func(t *testing.T) string {
 		dir := newRepository(t)
-		gitIn(t, dir, "", "config", "core.fsync", "all")
+		gitIn(t, dir, "", "config", "core.fsync", "reference,loose-object")
+		return dir
+	}},
+	{"nothing synced", true, func(t *testing.T) string {
+		dir := newRepository(t)
+		gitIn(t, dir, "", "config", "core.fsync", "none")
 		return dir
 	}},
 	{"shared", false, func(t *testing.T) string { return newRepository(t, "--shared=group") }},
