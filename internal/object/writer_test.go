@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -432,4 +433,43 @@ func TestWriterBesideGC(t *testing.T) {
 	to.close(w)
 	to.holds([][]byte{[]byte("loose"), []byte("content 0"), []byte("content 99"), []byte("one")})
 	to.tidy()
+}
+
+// A writer that is killed after any of its steps leaves a repository that git
+// finds sound, and that the same objects can be stored in again.
+func TestWriterKilled(t *testing.T) {
+	t.Parallel()
+	const variable = "TEST_WRITER_KILLED"
+	put := func(to target, count int) {
+		w := to.writer()
+		for i := range count {
+			to.put(w, fmt.Sprint("content ", i))
+		}
+		to.close(w)
+	}
+	if child := os.Getenv(variable); child != "" {
+		var count int
+		fmt.Sscan(os.Getenv(variable+"_COUNT"), &count)
+		put(target{t, child, filepath.Join(child, ".git", "objects")}, count)
+		return
+	}
+	for _, count := range []int{3, 100} { // loose, and a pack and its index
+		for step := 1; ; step++ {
+			to, _ := newTarget(t)
+			cmd := exec.Command(os.Args[0], "-test.run=^TestWriterKilled$")
+			cmd.Env = append(os.Environ(), variable+"="+to.dir, fmt.Sprint(variable, "_COUNT=", count), fmt.Sprint("GIT_CHECKPOINT_KILL=", step))
+			err := cmd.Run()
+			gitIn(t, to.dir, "", "fsck", "--strict")
+			put(to, count)
+			to.holds([][]byte{[]byte("content 0"), fmt.Appendf(nil, "content %d", count-1)})
+			gitIn(t, to.dir, "", "prune", "--expire=now") // clears away what the dead one left
+			to.tidy()
+			if err == nil { // there were no more steps
+				if want := map[int]int{3: 3, 100: 2}[count]; step != want+1 {
+					t.Errorf("%d objects are stored in %d steps, want %d", count, step-1, want)
+				}
+				break
+			}
+		}
+	}
 }
