@@ -413,8 +413,9 @@ func (l *lab) holds(dir, want string) {
 func TestCrashBetweenRefs(t *testing.T) {
 	for _, d := range descents[:2] {
 		t.Run(d.name, func(t *testing.T) {
-			pristine := newLab(t)
-			at := pristine.copy(t).stepOf("change of refs written down", d.args)
+			lab := newLab(t)
+			at := lab.copy(t).stepOf("change of refs written down", d.args)
+			pristine := lab.copy(t) // in which as much is to be looked at again
 			pristine.run([]string{fmt.Sprint("GIT_CHECKPOINT_KILL=", at)}, "git", append([]string{"checkpoint"}, d.args...)...)
 			var record struct {
 				Updates []struct{ Ref, New string }

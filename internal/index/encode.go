@@ -58,18 +58,27 @@ func (x *Index) encode(hashLen int) ([]byte, error) {
 		data = appendEntry(data, &entries[i])
 	}
 	if x.Tree != nil {
-		data = append(data, "TREE\x00\x00\x00\x00"...)
-		start := len(data)
 		var err error
-		if data, err = appendCacheTree(data, x.Tree, hashLen); err != nil {
-			return nil, fmt.Errorf("cache tree: %w", err)
+		if data, err = appendExtension(data, x.Tree, hashLen); err != nil {
+			return nil, err
 		}
-		if uint64(len(data)-start) > math.MaxUint32 {
-			return nil, fmt.Errorf("a cache tree of %d bytes is too large", len(data)-start)
-		}
-		binary.BigEndian.PutUint32(data[start-4:], uint32(len(data)-start))
 	}
 	return append(data, checksum(data, hashLen)...), nil
+}
+
+// appendExtension appends the extension that holds a cache tree.
+func appendExtension(data []byte, t *CacheTree, hashLen int) ([]byte, error) {
+	data = append(data, "TREE\x00\x00\x00\x00"...)
+	start := len(data)
+	data, err := appendCacheTree(data, t, hashLen)
+	if err != nil {
+		return nil, fmt.Errorf("cache tree: %w", err)
+	}
+	if uint64(len(data)-start) > math.MaxUint32 {
+		return nil, fmt.Errorf("a cache tree of %d bytes is too large", len(data)-start)
+	}
+	binary.BigEndian.PutUint32(data[start-4:], uint32(len(data)-start))
+	return data, nil
 }
 
 func compareEntries(a, b Entry) int {

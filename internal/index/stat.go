@@ -21,9 +21,9 @@ func ModeOf(fi fs.FileInfo) uint32 {
 	return 0
 }
 
-// sizeOf cuts a size to 32 bits. Multiples of 4 GiB do not become 0, which
+// SizeOf cuts a size to 32 bits. Multiples of 4 GiB do not become 0, which
 // would mark the entry as smudged; 1<<31 is what git takes since 2.43.
-func sizeOf(size int64) uint32 {
+func SizeOf(size int64) uint32 {
 	if size != 0 && uint32(size) == 0 {
 		return 1 << 31
 	}
@@ -34,6 +34,6 @@ func portableStatOf(fi fs.FileInfo) Stat {
 	mtime := fi.ModTime()
 	return Stat{
 		MTimeSec: uint32(mtime.Unix()), MTimeNsec: uint32(mtime.Nanosecond()),
-		Size: sizeOf(fi.Size()),
+		Size: SizeOf(fi.Size()),
 	}
 }

@@ -18,6 +18,6 @@ func StatOf(fi fs.FileInfo) Stat {
 		MTimeSec: uint32(st.Mtim.Sec), MTimeNsec: uint32(st.Mtim.Nsec),
 		Dev: uint32(st.Dev), Ino: uint32(st.Ino),
 		UID: st.Uid, GID: st.Gid,
-		Size: sizeOf(st.Size),
+		Size: SizeOf(st.Size),
 	}
 }

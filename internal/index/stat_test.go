@@ -79,7 +79,7 @@ func TestSizesAreCutTo32BitsButNeverToZero(t *testing.T) {
 	for size, want := range map[int64]uint32{
 		0: 0, 1: 1, 1<<32 - 1: 1<<32 - 1, 1 << 32: 1 << 31, 1<<32 + 5: 5, 3 << 32: 1 << 31,
 	} {
-		if got := sizeOf(size); got != want {
+		if got := SizeOf(size); got != want {
 			t.Errorf("size %d: got %d, want %d", size, got, want)
 		}
 	}

@@ -101,11 +101,15 @@ func (b *treeBuilder) build(entries []TreeEntry, prefix int, cache *CacheTree, d
 }
 
 func (b *treeBuilder) add(mode uint32, name, id string) {
-	b.buf = strconv.AppendUint(b.buf, uint64(mode), 8)
-	b.buf = append(b.buf, ' ')
-	b.buf = append(b.buf, name...)
-	b.buf = append(b.buf, 0)
-	b.buf = appendHex(b.buf, id)
+	b.buf = appendHex(appendTreeName(b.buf, mode, name), id)
+}
+
+// appendTreeName appends an entry of a tree up to its id.
+func appendTreeName[S string | []byte](buf []byte, mode uint32, name S) []byte {
+	buf = strconv.AppendUint(buf, uint64(mode), 8)
+	buf = append(buf, ' ')
+	buf = append(buf, name...)
+	return append(buf, 0)
 }
 
 // checkTreeEntries checks each entry, their order, and that no path is both a

@@ -2,9 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,26 +28,15 @@ type ByGit struct {
 	Repo *git.Repo
 }
 
-// cacheKey lies beside the private index and says what it is good for.
-type cacheKey struct {
-	Key         string `json:"key"`         // the checkpoint that the index equals
-	Fingerprint string `json:"fingerprint"` // the configuration that decides how files are stored
-	Checksum    string `json:"checksum"`    // the index file's own checksum
-}
-
 // work is one Take under way.
 type work struct {
-	repo  *git.Repo
-	o     Options
-	dir   string // where the private index is made
-	index string // its path
-	env   []string
-	look  *Lstat
+	*private
+	o    Options
+	look *Lstat
 
-	user      *index.Index
-	cache     *index.Index // nil: none
-	cachePath string
-	out       *Snapshot
+	user  *index.Index
+	cache *index.Index // nil: none
+	out   *Snapshot
 }
 
 // Take implements Taker.
@@ -67,31 +53,11 @@ func (g *ByGit) Take(ctx context.Context, o Options) (*Snapshot, error) {
 }
 
 func (g *ByGit) take(ctx context.Context, o Options) (_ *Snapshot, again bool, err error) {
-	w := &work{repo: g.Repo, o: o, out: &Snapshot{}, look: NewLstat(g.Repo)}
-	home := filepath.Join(g.Repo.Dir, "checkpoint")
-	if o.Scratch {
-		w.dir, err = os.MkdirTemp("", "git-checkpoint-")
-		if err != nil {
-			return nil, false, fault.New(fault.Fatal, "io", "make a temporary directory: %w", err)
-		}
-		// git takes a repository without an object directory for none.
-		if err := os.Mkdir(filepath.Join(w.dir, "objects"), 0o777); err != nil {
-			return nil, false, fault.New(fault.Fatal, "io", "make a temporary directory: %w", err)
-		}
-		w.scratchObjects()
-	} else {
-		w.dir = home
-		if err := os.MkdirAll(home, 0o777); err != nil {
-			return nil, false, fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
-		}
+	p, err := openPrivate(g.Repo, o.Scratch)
+	if err != nil {
+		return nil, false, err
 	}
-	w.index = filepath.Join(w.dir, fmt.Sprintf("index.%d", os.Getpid()))
-	w.out.discard = func() {
-		os.Remove(w.index)
-		if o.Scratch {
-			os.RemoveAll(w.dir)
-		}
-	}
+	w := &work{private: p, o: o, out: &Snapshot{Env: p.env, discard: p.discard}, look: NewLstat(g.Repo)}
 	defer func() {
 		if err != nil {
 			w.out.Discard()
@@ -102,9 +68,7 @@ func (g *ByGit) take(ctx context.Context, o Options) (_ *Snapshot, again bool, e
 		return nil, false, err
 	}
 	w.out.User = w.user
-	w.cachePath = filepath.Join(home, "index")
-	print := fingerprint(g.Repo)
-	w.loadCache(print)
+	w.loadCache()
 
 	untracked, err := w.listUntracked(ctx)
 	if err != nil {
@@ -135,42 +99,10 @@ func (g *ByGit) take(ctx context.Context, o Options) (_ *Snapshot, again bool, e
 			w.out.Unprotected = append(w.out.Unprotected, e.Path)
 		}
 	}
-	w.out.Env = w.env
 	if !o.Scratch {
-		w.out.keep = func(key string) error { return w.keep(key, print) }
+		w.out.keep = w.keepWritten
 	}
 	return w.out, w.cache != nil && w.attributesChanged(changed), nil
-}
-
-// scratchObjects lets git write objects beside the repository's and read both.
-func (w *work) scratchObjects() {
-	real := os.Getenv("GIT_OBJECT_DIRECTORY")
-	if real == "" {
-		real = filepath.Join(w.repo.CommonDir, "objects")
-	}
-	alternates := real
-	if more := os.Getenv("GIT_ALTERNATE_OBJECT_DIRECTORIES"); more != "" {
-		alternates += string(os.PathListSeparator) + more
-	}
-	w.env = []string{
-		"GIT_OBJECT_DIRECTORY=" + filepath.Join(w.dir, "objects"),
-		"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + quoteAlternate(alternates),
-	}
-}
-
-// quoteAlternate protects a path in the variable's list syntax, in which a
-// leading double quote starts a C-quoted path.
-func quoteAlternate(list string) string {
-	if strings.HasPrefix(list, `"`) {
-		return `"` + strings.ReplaceAll(strings.ReplaceAll(list, `\`, `\\`), `"`, `\"`) + `"`
-	}
-	return list
-}
-
-func (w *work) git(ctx context.Context, args ...string) *git.Cmd {
-	c := w.repo.Command(ctx, args...).WithIndex(w.index)
-	c.Env = append(c.Env, w.env...)
-	return c
 }
 
 // stubbornly tries again what git fails to write because a "git gc" beside it
@@ -191,22 +123,11 @@ func failed(what string, err error) error {
 	return fault.New(fault.Fatal, "snapshot", "%s: %w", what, err)
 }
 
-func (w *work) loadCache(print string) {
-	if w.o.Key == "" {
+func (w *work) loadCache() {
+	if _, ok := w.loadKey(w.o.Key); !ok {
 		return
 	}
-	data, err := os.ReadFile(w.cachePath + ".key")
-	var key cacheKey
-	if err != nil || json.Unmarshal(data, &key) != nil || key.Key != w.o.Key || key.Fingerprint != print {
-		git.Trace("private index: none that fits")
-		return
-	}
-	sum, err := indexChecksum(w.cachePath, w.repo.HashLen())
-	if err != nil || sum != key.Checksum {
-		git.Trace("private index: another than its key says")
-		return
-	}
-	x, err := index.Read(w.cachePath, w.repo.HashLen())
+	x, err := index.Read(w.kept, w.repo.HashLen())
 	if err != nil {
 		git.Trace("private index: %v", err)
 		return
@@ -214,100 +135,13 @@ func (w *work) loadCache(print string) {
 	w.cache = x
 }
 
-func (w *work) keep(key, print string) error {
+// keepWritten keeps the index that git wrote.
+func (w *work) keepWritten(key string) error {
 	sum, err := indexChecksum(w.index, w.repo.HashLen())
 	if err != nil {
 		return failed("keep the private index", err)
 	}
-	data, err := json.Marshal(cacheKey{Key: key, Fingerprint: print, Checksum: sum})
-	if err != nil {
-		return failed("keep the private index", err)
-	}
-	// In between the key does not match the index, and the cache is rebuilt.
-	if err := os.Rename(w.index, w.cachePath); err != nil {
-		return failed("keep the private index", err)
-	}
-	git.Step("private index in place")
-	if err := writeFile(w.cachePath+".key", data); err != nil {
-		return failed("keep the private index", err)
-	}
-	return nil
-}
-
-func indexChecksum(path string, hashLen int) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	sum := make([]byte, hashLen)
-	if _, err := f.ReadAt(sum, info.Size()-int64(hashLen)); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum), nil
-}
-
-func writeFile(path string, data []byte) error {
-	return replaceFile(fmt.Sprintf("%s.%d", path, os.Getpid()), path, data)
-}
-
-// replaceFile writes a file by way of another on the same file system.
-func replaceFile(temporary, path string, data []byte) error {
-	if err := os.WriteFile(temporary, data, 0o666); err != nil {
-		return err
-	}
-	git.Step("temporary file written")
-	if err := os.Rename(temporary, path); err != nil {
-		return err
-	}
-	git.Step("file in place")
-	return nil
-}
-
-// fingerprint is over everything outside the tree that decides how git stores
-// a file. Attributes in the tree are looked at by attributesChanged.
-func fingerprint(repo *git.Repo) string {
-	h := sha256.New()
-	var keys []string
-	for key := range repo.Config {
-		switch key {
-		case "core.autocrlf", "core.eol", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode",
-			"core.attributesfile", "core.trustctime", "core.checkstat", "core.sparsecheckout", "core.worktree", "core.checkroundtripencoding":
-			keys = append(keys, key)
-		default:
-			if strings.HasPrefix(key, "filter.") {
-				keys = append(keys, key)
-			}
-		}
-	}
-	sort.Strings(keys)
-	for _, key := range keys {
-		fmt.Fprintf(h, "%s=%q\n", key, repo.Config[key])
-	}
-	for _, file := range []string{filepath.Join(repo.CommonDir, "info", "attributes"), globalAttributes(repo)} {
-		data, err := os.ReadFile(file)
-		fmt.Fprintf(h, "%s %v %q\n", file, err == nil, data)
-	}
-	fmt.Fprintln(h, repo.Top)
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-func globalAttributes(repo *git.Repo) string {
-	home, _ := os.UserHomeDir()
-	if file, ok := repo.Config.Get("core.attributesfile"); ok {
-		if rest, ok := strings.CutPrefix(file, "~/"); ok {
-			return filepath.Join(home, rest)
-		}
-		return file
-	}
-	if xdg := os.Getenv("XDG_CONFIG_HOME"); xdg != "" {
-		return filepath.Join(xdg, "git", "attributes")
-	}
-	return filepath.Join(home, ".config", "git", "attributes")
+	return w.keep(cacheKey{Key: key, Checksum: sum, Tree: w.out.Tree}, true)
 }
 
 // attributesChanged says whether a .gitattributes file is another than in the cache.
@@ -489,7 +323,7 @@ func (w *work) fromUser(e index.Entry, cached map[string]index.Entry) (entry ind
 // to be added (isNew), or neither.
 func (w *work) fromDisk(ctx context.Context, p string, nested, forced bool, cached map[string]index.Entry) (e index.Entry, ok, isNew bool, err error) {
 	if nested {
-		head := w.nestedHead(ctx, p)
+		head := nestedRevision(ctx, w.repo, DiskPath(w.repo, p), "HEAD^{commit}")
 		if head == "" {
 			w.skip(p, ReasonNoCommit)
 			return e, false, false, nil
@@ -540,19 +374,6 @@ func readable(file string) bool {
 
 func (w *work) skip(p, reason string) {
 	w.out.Skipped = append(w.out.Skipped, Skip{p, reason})
-}
-
-// nestedHead is the commit of a repository inside the working tree, "" if it
-// has none.
-func (w *work) nestedHead(ctx context.Context, p string) string {
-	nested := *w.repo.Command(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-	nested.Dir = DiskPath(w.repo, p)
-	nested.Env = append(nested.Env, "GIT_DIR="+filepath.Join(nested.Dir, ".git"), "GIT_WORK_TREE="+nested.Dir)
-	head, err := nested.Text()
-	if err != nil {
-		return ""
-	}
-	return head
 }
 
 // update writes the private index and lets git bring it up to the files on
@@ -616,14 +437,9 @@ func (w *work) update(ctx context.Context, files *index.Index, added []string) (
 		changed[p] = true
 		input.WriteString(p + "\x00")
 	}
-	if err := stubbornly(func() error {
-		c := w.git(ctx, "update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-		return c.WithInput([]byte(input.String())).Run()
-	}); err != nil {
-		return nil, fault.New(fault.Fatal, "snapshot", "store the files: %w", err).
-			WithHint("nothing was saved; git add has the same trouble, so mend the file, its filter or its attributes")
+	if err := updateIndex(w.git, ctx, input.String()); err != nil {
+		return nil, err
 	}
-	git.Step("files stored")
 	return changed, nil
 }
 

@@ -40,8 +40,8 @@ type IndexState struct {
 	Absent map[string]bool
 }
 
-// State is the index state of a snapshot.
-func (s *Snapshot) State(op *Operation) *IndexState {
+// state is the index state of a snapshot.
+func (s *Snapshot) state(op *Operation) *IndexState {
 	absent := map[string]bool{}
 	for _, e := range s.Files.Entries {
 		if e.SkipWorktree {

@@ -17,6 +17,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
 )
 
 // Taker takes snapshots of one working tree. It is the one interface between
@@ -37,8 +38,8 @@ type Options struct {
 	// Force are paths to take if they are on disk, ignored or too large as
 	// they may be.
 	Force []string
-	// Exact makes the stat data in Snapshot.Files that of the files on disk
-	// to the last field. git lets the nanoseconds differ.
+	// Exact asks for Snapshot.Files and Snapshot.User, with the stat data of
+	// the files on disk to the last field. git lets the nanoseconds differ.
 	Exact bool
 	// Omit are untracked paths to leave out.
 	Omit map[string]bool
@@ -59,14 +60,24 @@ type Skip struct {
 // Snapshot is what Take found.
 type Snapshot struct {
 	Tree        string
-	Files       *index.Index // what the tree holds, with the stat data of the files on disk
-	User        *index.Index // the user's index
+	Files       *index.Index // what the tree holds, with the stat data of the files on disk; see Options.Exact
+	User        *index.Index // the user's index; see Options.Exact
 	Skipped     []Skip
 	Unprotected []string // submodules and nested repositories: only their commit is in the tree
 	Env         []string // what git needs to see the objects of a scratch snapshot
 
-	keep    func(key string) error
-	discard func()
+	keep      func(key string) error
+	discard   func()
+	indexTree func(op *Operation, headTree string, repo *git.Repo, store object.Store) (string, error)
+}
+
+// IndexTree is IndexTree of the user's index as the snapshot saw it. Call it
+// before Discard, and before Keep, which remembers it.
+func (s *Snapshot) IndexTree(op *Operation, headTree string, repo *git.Repo, store object.Store) (string, error) {
+	if s.indexTree != nil {
+		return s.indexTree(op, headTree, repo, store)
+	}
+	return IndexTree(s.state(op), headTree, repo.ObjectFormat, store)
 }
 
 // Keep makes the snapshot's index the cache of the next Take that gives the
@@ -150,9 +161,9 @@ func listIndex(ctx context.Context, repo *git.Repo) (*index.Index, error) {
 }
 
 // DiskPath is where a path of the tree is on disk.
-func DiskPath(repo *git.Repo, path string) string {
-	return filepath.Join(repo.Top, filepath.FromSlash(path))
-}
+func DiskPath(repo *git.Repo, path string) string { return diskPath(repo.Top, path) }
+
+func diskPath(top, path string) string { return filepath.Join(top, filepath.FromSlash(path)) }
 
 // Lstat looks at a path of the tree without following any symbolic link, not
 // in its directories either: what lies beyond a link is not there.

@@ -65,7 +65,7 @@ func (w *Worktree) captureIndex(ctx context.Context, c *captured) (err error) {
 	} else if c.tree, err = w.repo.CommitTree(ctx, c.head.Commit); err != nil {
 		return err
 	}
-	c.index, err = snapshot.IndexTree(c.snap.State(c.op), c.tree, w.git.ObjectFormat, w.repo.Objects())
+	c.index, err = c.snap.IndexTree(c.op, c.tree, w.git, w.repo.Objects())
 	return err
 }
 

@@ -1,0 +1,90 @@
+//go:build !linux
+
+package snapshot
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+)
+
+// folder reads one directory after the other.
+type folder struct {
+	top     string
+	path    string
+	entries []dirent
+}
+
+// newFolder opens the working tree.
+func newFolder(top string) (*folder, error) { return &folder{top: top}, nil }
+
+func (f *folder) close() {}
+
+// enter opens a directory of the working tree, "" for its top, and ends the one before.
+func (f *folder) enter(path string) error {
+	f.path, f.entries = filepath.Join(f.top, filepath.FromSlash(path)), f.entries[:0]
+	fi, err := os.Lstat(f.path)
+	if err == nil && !fi.IsDir() {
+		return syscall.ENOTDIR
+	}
+	return err
+}
+
+// list fills entries, in no order.
+func (f *folder) list() error {
+	list, err := os.ReadDir(f.path)
+	for _, e := range list {
+		d := dirent{name: []byte(e.Name()), kind: kindOf(e.Type())}
+		f.entries = append(f.entries, d)
+	}
+	return err
+}
+
+func kindOf(mode fs.FileMode) kind {
+	switch mode.Type() {
+	case 0:
+		return kindFile
+	case fs.ModeSymlink:
+		return kindLink
+	case fs.ModeDir:
+		return kindDir
+	}
+	return kindOther
+}
+
+// stat looks at a name in the directory.
+func (f *folder) stat(name []byte) (s fileStat, err error) {
+	fi, err := os.Lstat(filepath.Join(f.path, string(name)))
+	if err != nil {
+		return s, err
+	}
+	s.kind, s.size = kindOf(fi.Mode()), fi.Size()
+	mode := index.ModeOf(fi)
+	if s.kind == kindDir {
+		mode = 0
+	}
+	stat := index.StatOf(fi)
+	s.record = stat.Record(mode)
+	return s, nil
+}
+
+// gone says that there is no such thing any more, or something else.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// readNoFollow reads a file that is not a symbolic link.
+func readNoFollow(path string) ([]byte, error) {
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if fi.Mode()&fs.ModeSymlink != 0 {
+		return nil, fs.ErrNotExist
+	}
+	return os.ReadFile(path)
+}

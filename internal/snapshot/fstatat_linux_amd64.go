@@ -1,0 +1,5 @@
+package snapshot
+
+import "golang.org/x/sys/unix"
+
+const sysFstatat = unix.SYS_NEWFSTATAT

@@ -1,0 +1,427 @@
+package snapshot
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/ignore"
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
+)
+
+// Native takes snapshots without git, in one walk over the working tree; see
+// walk. What it is not certain to do exactly as git does it leaves to git:
+// single files whose content git may convert, and else the whole snapshot.
+//
+// Its private index is that of ByGit: either goes on from what the other kept.
+type Native struct {
+	Repo *git.Repo
+}
+
+// Take implements Taker.
+func (n *Native) Take(ctx context.Context, o Options) (*Snapshot, error) {
+	begun := time.Now()
+	s, err := n.take(ctx, o)
+	var a aside
+	if errors.As(err, &a) {
+		git.Trace("snapshot: by git (%s)", a.why)
+		return (&ByGit{Repo: n.Repo}).Take(ctx, o)
+	}
+	git.Trace("snapshot: native, %.1f ms", milliseconds(begun))
+	return s, err
+}
+
+func milliseconds(since time.Time) float64 { return float64(time.Since(since).Microseconds()) / 1000 }
+
+// unfit says why a whole repository is left to git.
+func unfit(repo *git.Repo) error {
+	if os.Getenv("GIT_CHECKPOINT_SNAPSHOT") == "git" {
+		return asidef("GIT_CHECKPOINT_SNAPSHOT says so")
+	}
+	if runtime.GOOS == "windows" {
+		return asidef("this is Windows")
+	}
+	if repo.ObjectFormat != "sha1" {
+		return asidef("object format %s", repo.ObjectFormat)
+	}
+	for key, fit := range map[string]bool{"core.ignorecase": false, "core.precomposeunicode": false, "core.symlinks": true} {
+		if repo.Config.Bool(key, fit) != fit {
+			return asidef("%s = %v", key, !fit)
+		}
+	}
+	return nil
+}
+
+// native is one snapshot under way.
+type native struct {
+	*private
+	o       Options
+	out     *Snapshot
+	user    *index.View
+	base    *index.View // the private index of the last save; without one, what the user's says
+	cached  bool        // there is one
+	found   cacheKey    // its key
+	seen    userKey     // what is to be kept of the user's index
+	writer  *object.Writer
+	convert *converter
+	changes []change
+	modes   bool   // core.fileMode
+	start   uint32 // the second in which the walk began, on the clock of the git directory
+
+	trust func() error // whether the user's index has the right checksum
+	after *index.View  // the private index as it is to be
+	data  []byte       // its bytes, nil if they are those of base
+	tree  *index.CacheTree
+	blur  []int // where in data the sizes of racy entries are
+	news  bool  // it is worth keeping
+}
+
+func (n *Native) take(ctx context.Context, o Options) (*Snapshot, error) {
+	if err := unfit(n.Repo); err != nil {
+		return nil, err
+	}
+	p, err := openPrivate(n.Repo, o.Scratch)
+	if err != nil {
+		return nil, err
+	}
+	t := &native{private: p, o: o, out: &Snapshot{Env: p.env, discard: p.discard}}
+	if err := t.run(ctx); err != nil {
+		t.discard()
+		return nil, err
+	}
+	return t.out, nil
+}
+
+func (t *native) run(ctx context.Context) error {
+	begun := time.Now()
+	if err := t.readUser(ctx); err != nil {
+		return err
+	}
+	if err := t.readBase(); err != nil {
+		return err
+	}
+	if err := t.clock(); err != nil {
+		return err
+	}
+	git.Trace("snapshot: %6.1f ms to read the indexes", milliseconds(begun))
+	if err := t.look(ctx); err != nil {
+		return err
+	}
+	git.Trace("snapshot: %6.1f ms to have looked at the files: %d changes", milliseconds(begun), len(t.changes))
+	if t.cached && slices.ContainsFunc(t.changes, func(c change) bool { return path.Base(c.Path) == ".gitattributes" }) {
+		// The rules that decide how files are stored changed with the files:
+		// what the cache knows was stored by the old ones.
+		t.cached, t.o.Key, t.out.Skipped = false, "", nil
+		if err := t.readBase(); err != nil {
+			return err
+		}
+		if err := t.look(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.trust(); err != nil {
+		return t.unreadable(ctx, err)
+	}
+	if err := t.check(); err != nil {
+		return err
+	}
+	var alternates []string
+	if t.env != nil {
+		alternates = []string{filepath.Join(t.repo.CommonDir, "objects")}
+	}
+	t.writer = object.NewWriter(t.repo, t.objects(), alternates...)
+	defer t.writer.Abort()
+	if err := t.store(ctx); err != nil {
+		return err
+	}
+	git.Trace("snapshot: %6.1f ms to have stored the files", milliseconds(begun))
+	if err := t.assemble(); err != nil {
+		return err
+	}
+	if err := t.writer.Close(ctx); err != nil {
+		return err
+	}
+	git.Trace("snapshot: %6.1f ms to have stored the trees", milliseconds(begun))
+	return t.finish()
+}
+
+// readUser reads the user's index. Its checksum is compared beside the walk,
+// unless this was done before.
+func (t *native) readUser(ctx context.Context) error {
+	path := filepath.Join(t.repo.Dir, "index")
+	data, info, err := t.read(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		t.user, err = (&index.Index{}).View()
+		t.trust = func() error { return nil }
+		return err
+	case err != nil:
+		return t.unreadable(ctx, err)
+	}
+	if t.user, err = index.NewView(data); err != nil {
+		x, err := ReadUserIndex(ctx, t.repo) // by git, or the error that it has
+		if err != nil {
+			return err
+		}
+		if t.user, err = x.View(); err != nil {
+			return asidef("the index: %v", err)
+		}
+	}
+	t.user.ModTime = info.ModTime()
+	now := userKey{Checksum: hex.EncodeToString(t.user.Checksum()), Size: info.Size(), Time: info.ModTime().UnixNano()}
+	t.found, t.cached = t.loadKey(t.o.Key)
+	was := t.found.User
+	t.seen, was.Head, was.Index = now, "", ""
+	if t.cached && was == now {
+		t.seen = t.found.User
+		t.trust = func() error { return nil }
+		return nil
+	}
+	checked := make(chan error, 1)
+	user := t.user
+	go func() { checked <- user.Check() }()
+	t.trust = sync.OnceValue(func() error { return <-checked })
+	return nil
+}
+
+// unreadable is the error for an index that is not one, as everywhere.
+func (t *native) unreadable(ctx context.Context, err error) error {
+	if _, known := ReadUserIndex(ctx, t.repo); known != nil {
+		return known
+	}
+	return asidef("the index: %v", err)
+}
+
+// readBase reads the private index that is kept. Without one that fits, the
+// user's entries stand for it.
+func (t *native) readBase() error {
+	if t.cached {
+		data, info, err := t.read(t.kept)
+		if err == nil {
+			if t.base, err = index.NewView(data); err == nil && !t.base.Unmerged {
+				t.base.ModTime = info.ModTime()
+				return nil
+			}
+		}
+		git.Trace("private index: %v", err)
+		t.cached = false
+	}
+	t.base = t.user
+	if !t.user.Special {
+		return nil
+	}
+	var special []index.Edit
+	for i := range t.user.Len() {
+		if t.user.Flagged(i) && (i == 0 || string(t.user.Path(i-1)) != string(t.user.Path(i))) {
+			special = append(special, index.Edit{Path: string(t.user.Path(i)), Drop: true})
+		}
+	}
+	data, _ := t.user.Splice(special)
+	var err error
+	if t.base, err = index.NewView(data); err != nil {
+		return asidef("the index: %v", err)
+	}
+	t.base.ModTime = t.user.ModTime
+	return nil
+}
+
+// clock makes the file that the index is written to, for its time: files that
+// are changed from now on are not older, on the clock that counts for them.
+func (t *native) clock() error {
+	if t.o.Scratch {
+		return nil
+	}
+	f, err := os.OpenFile(t.index, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fault.New(fault.Fatal, "io", "write to the git directory: %w", err)
+	}
+	t.start = uint32(info.ModTime().Unix())
+	return nil
+}
+
+// look walks over the files.
+func (t *native) look(ctx context.Context) error {
+	t.modes = t.repo.Config.Bool("core.filemode", true)
+	w := &walk{
+		root: t.repo.Top, user: t.user, cache: t.base, userTime: secondsOf(t.user.ModTime), cacheTime: secondsOf(t.base.ModTime),
+		same: sameStat(t.repo.Config, t.o.Exact), fileMode: t.modes,
+		o: &t.o, force: map[string]bool{}, emptyBlob: emptyBlobID[:], command: &ignore.List{},
+		head: func(dir string, tracked bool) (string, error) { return headOf(ctx, t.repo, dir, tracked) },
+	}
+	for _, pattern := range t.o.Exclude {
+		w.command.Add(pattern)
+	}
+	for _, p := range t.o.Force {
+		w.force[p] = true
+	}
+	var err error
+	if w.shared, err = sharedRules(t.repo); err != nil {
+		return err
+	}
+	var skips []Skip
+	if t.changes, skips, err = w.run(); err != nil {
+		return err
+	}
+	t.out.Skipped = append(t.out.Skipped, skips...)
+	return t.addForced()
+}
+
+func secondsOf(at time.Time) uint32 {
+	if at.IsZero() {
+		return 0
+	}
+	return uint32(at.Unix())
+}
+
+// sameStat compares what two entries have of their file, as the configuration
+// wants it. The device is left out, as git has it: it changes with a mount.
+// Nanoseconds count, other than for git: where they differ, git has not looked.
+func sameStat(config git.Config, exact bool) func(a, b []byte) bool {
+	if exact {
+		return func(a, b []byte) bool { return string(a) == string(b) }
+	}
+	if v, _ := config.Get("core.checkstat"); v == "minimal" {
+		return func(a, b []byte) bool {
+			return string(a[8:12]) == string(b[8:12]) && string(a[24:28]) == string(b[24:28]) && string(a[36:]) == string(b[36:])
+		}
+	}
+	from := 0
+	if !config.Bool("core.trustctime", true) {
+		from = 8
+	}
+	return func(a, b []byte) bool {
+		return string(a[from:16]) == string(b[from:16]) && string(a[20:]) == string(b[20:])
+	}
+}
+
+// sharedRules are the ignore rules that hold everywhere, the weightiest first.
+func sharedRules(repo *git.Repo) ([]*ignore.List, error) {
+	global, err := globalFile(repo, "core.excludesfile", "ignore")
+	if err != nil {
+		return nil, err
+	}
+	var lists []*ignore.List
+	for _, file := range []string{filepath.Join(repo.CommonDir, "info", "exclude"), global} {
+		if file == "" {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			if !gone(err) {
+				return nil, asidef("read '%s': %v", file, err)
+			}
+			continue
+		}
+		if list := ignore.Parse(data, "", false); !list.Empty() {
+			lists = append(lists, list)
+		}
+	}
+	return lists, nil
+}
+
+// globalFile is a file of the user's that a key of the configuration names, or
+// else that of the name in git's directory of the user's configuration.
+func globalFile(repo *git.Repo, key, name string) (string, error) {
+	home := os.Getenv("HOME")
+	if file, ok := repo.Config.Get(key); ok {
+		rest, ofHome := strings.CutPrefix(file, "~/")
+		switch {
+		case ofHome && home != "":
+			return filepath.Join(home, rest), nil
+		case strings.HasPrefix(file, "~"), strings.HasPrefix(file, "%("):
+			return "", asidef("%s = %s", key, file)
+		case file != "" && !filepath.IsAbs(file):
+			return filepath.Join(repo.Top, file), nil
+		}
+		return file, nil
+	}
+	if xdg := os.Getenv("XDG_CONFIG_HOME"); xdg != "" {
+		return filepath.Join(xdg, "git", name), nil
+	}
+	if home == "" {
+		return "", nil
+	}
+	return filepath.Join(home, ".config", "git", name), nil
+}
+
+// addForced adds the forced paths that the walk did not come by.
+func (t *native) addForced() error {
+	if len(t.o.Force) == 0 {
+		return nil
+	}
+	at := make(map[string]int, len(t.changes))
+	for i, c := range t.changes {
+		at[c.Path] = i
+	}
+	look := NewLstat(t.repo)
+	for _, p := range t.o.Force {
+		i, known := at[p]
+		base := t.base.Find(p)
+		if known && !t.changes[i].Drop || !known && base >= 0 || t.user.Find(p) >= 0 || t.inNested(p, at) {
+			continue // it is decided about
+		}
+		fi, err := look.Get(p)
+		if err != nil {
+			return err
+		}
+		if fi == nil || fi.IsDir() {
+			continue
+		}
+		mode := index.ModeOf(fi)
+		if mode == 0 {
+			t.out.Skipped = append(t.out.Skipped, Skip{p, ReasonSpecial})
+			continue
+		}
+		c := change{user: -1, base: base, hash: kindFile, Edit: index.Edit{Path: p}}
+		if mode == index.ModeSymlink {
+			c.hash = kindLink
+		} else if !t.modes {
+			mode = index.ModeFile
+		}
+		stat := index.StatOf(fi)
+		c.Record = stat.Record(mode)
+		if known {
+			t.changes[i] = c
+		} else {
+			t.changes = append(t.changes, c)
+		}
+	}
+	slices.SortFunc(t.changes, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(t.out.Skipped, func(a, b Skip) int { return strings.Compare(a.Path, b.Path) })
+	return nil
+}
+
+// inNested says whether a path is in a repository inside the working tree.
+func (t *native) inNested(p string, at map[string]int) bool {
+	for i := strings.LastIndexByte(p, '/'); i > 0; i = strings.LastIndexByte(p[:i], '/') {
+		dir := p[:i]
+		if i, ok := at[dir]; ok {
+			if !t.changes[i].Drop && modeOf(t.changes[i].Record[:]) == index.ModeGitlink {
+				return true
+			}
+		} else if i := t.base.Find(dir); i >= 0 && t.base.Mode(i) == index.ModeGitlink {
+			return true
+		}
+	}
+	return false
+}
+
+// modeOf is the mode in a record.
+func modeOf(record []byte) uint32 { return binary.BigEndian.Uint32(record[24:]) }

@@ -1,0 +1,443 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+	"github.com/git-checkpoint/git-checkpoint/internal/object"
+)
+
+// emptyBlobID is the id of a file without content.
+var emptyBlobID = mustID("e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
+
+// whole is how much of a file is read at once to look for line endings.
+const whole = 8 << 20
+
+// check makes sure of the private index before its ids go into new trees. With
+// no change its tree is what counts, and that is written down elsewhere.
+func (t *native) check() error {
+	if !t.cached || len(t.changes) == 0 && !t.o.Exact && hex.EncodeToString(t.base.Root()) == t.found.Tree {
+		return nil
+	}
+	if err := t.base.Check(); err != nil {
+		return asidef("the private index: %v", err)
+	}
+	return nil
+}
+
+// store stores the content of what changed.
+func (t *native) store(ctx context.Context) error {
+	var todo []*change
+	for i := range t.changes {
+		c := &t.changes[i]
+		if !c.Drop && c.base < 0 && c.user < 0 && !plainName(c.Path) {
+			if c.hash == kindUnknown {
+				return asidef("'%s' has a name that git may refuse", c.Path)
+			}
+			c.byGit = true
+		}
+		if c.hash != kindUnknown && !c.byGit {
+			todo = append(todo, c)
+		}
+	}
+	if err := t.storeAll(ctx, todo); err != nil {
+		return err
+	}
+	if err := t.storeByGit(ctx); err != nil {
+		return err
+	}
+	t.changes = slices.DeleteFunc(t.changes, func(c change) bool {
+		if c.unreadable {
+			t.out.Skipped = append(t.out.Skipped, Skip{c.Path, ReasonUnreadable})
+		}
+		return c.keep || c.Drop && c.base < 0
+	})
+	slices.SortFunc(t.out.Skipped, func(a, b Skip) int { return strings.Compare(a.Path, b.Path) })
+	return nil
+}
+
+// plainName says whether git is certain to take a path: nothing in it looks
+// like ".git" to any file system (verify_path in git's read-cache.c).
+func plainName(path string) bool {
+	for part := range strings.SplitSeq(path, "/") {
+		lower := strings.ToLower(part)
+		switch {
+		case strings.HasPrefix(lower, ".git"):
+			if rest := lower[4:]; rest == "" || rest[0] < 'a' || rest[0] > 'z' || strings.HasPrefix(rest, "modules") {
+				return false
+			}
+		case strings.HasPrefix(lower, "git~"), strings.HasPrefix(lower, "gi7eba~"):
+			return false
+		case strings.Contains(part, `\`):
+			return false
+		default:
+			// HFS+ leaves out some characters, all of which start with these bytes.
+			if strings.ContainsAny(part, "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// storeAll stores files with all processors.
+func (t *native) storeAll(ctx context.Context, todo []*change) error {
+	if len(todo) == 0 {
+		return nil
+	}
+	t.convert = newConverter(t.repo)
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	work := func() {
+		for failed.Load() == nil && ctx.Err() == nil {
+			i := int(next.Add(1)) - 1
+			if i >= len(todo) {
+				return
+			}
+			if err := t.storeOne(todo[i]); err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for range min(len(todo), runtime.GOMAXPROCS(0)) - 1 {
+		all.Go(work)
+	}
+	work()
+	all.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	if ctx.Err() != nil {
+		return fault.New(fault.Fatal, "interrupted", "take a snapshot: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// storeOne stores one file or link, or marks it for git.
+func (t *native) storeOne(c *change) error {
+	disk := DiskPath(t.repo, c.Path)
+	if c.hash == kindLink {
+		target, err := os.Readlink(disk)
+		if err != nil {
+			return asidef("'%s' changes: %v", c.Path, err)
+		}
+		c.ID, err = t.writer.Put(object.Blob, []byte(target))
+		return t.stored(c, err)
+	}
+	may, err := t.convert.may(c.Path)
+	if err != nil {
+		return err
+	}
+	if may == convertsAny {
+		c.byGit = true
+		return nil
+	}
+	for range 5 {
+		fi, err := os.Lstat(disk)
+		if err != nil || !fi.Mode().IsRegular() {
+			return asidef("'%s' changes", c.Path)
+		}
+		stat := index.StatOf(fi)
+		mode := modeOf(c.Record[:])
+		if t.modes {
+			mode = index.ModeOf(fi)
+		}
+		c.Record = stat.Record(mode)
+		if may == convertsLines {
+			err = t.storeLines(c, disk, fi)
+		} else {
+			c.ID, err = t.writer.File(disk, fi)
+		}
+		if !errors.Is(err, object.ErrChanged) {
+			return t.stored(c, err)
+		}
+	}
+	return asidef("'%s' changes all the time", c.Path)
+}
+
+// stored completes a change whose file was read, or could not be.
+func (t *native) stored(c *change, err error) error {
+	switch {
+	case err == nil:
+	case !errors.Is(err, fs.ErrPermission):
+		return failed("store the files", err)
+	case c.user < 0 && c.base >= 0:
+		c.unreadable, c.Drop = true, true
+	case c.user >= 0 && c.base < 0:
+		c.unreadable = true
+		copy(c.Record[:], t.user.Record(c.user))
+		copy(c.ID[:], t.user.ID(c.user))
+	default:
+		c.unreadable, c.keep = true, true
+	}
+	return nil
+}
+
+// storeLines stores a file of which git may convert the line endings: one with
+// none to convert is as it is.
+func (t *native) storeLines(c *change, disk string, fi fs.FileInfo) error {
+	if fi.Size() > whole {
+		c.byGit = true
+		return nil
+	}
+	data, err := os.ReadFile(disk)
+	if err != nil {
+		return err
+	}
+	if int64(len(data)) != fi.Size() {
+		return object.ErrChanged
+	}
+	if bytes.Contains(data, []byte("\r\n")) {
+		c.byGit = true
+		return nil
+	}
+	c.ID, err = t.writer.Put(object.Blob, data)
+	return err
+}
+
+// storeByGit lets git store the files whose content it may convert, by an
+// index that holds nothing else but what the user's has of them: whether a
+// file's CRs are kept can depend on that (gitattributes(5), text=auto).
+func (t *native) storeByGit(ctx context.Context) error {
+	var edits []index.Edit
+	var input strings.Builder
+	for i := range t.changes {
+		c := &t.changes[i]
+		if !c.byGit {
+			continue
+		}
+		input.WriteString(c.Path + "\x00")
+		if c.user < 0 {
+			continue
+		}
+		e := index.Edit{Path: c.Path}
+		copy(e.ID[:], t.user.ID(c.user))
+		e.Record = (&index.Stat{}).Record(t.user.Mode(c.user))
+		edits = append(edits, e)
+	}
+	if input.Len() == 0 {
+		return nil
+	}
+	empty, err := (&index.Index{}).View()
+	if err != nil {
+		return failed("store the files", err)
+	}
+	data, _ := empty.Splice(edits)
+	if data, err = index.Seal(data, nil); err != nil {
+		return failed("store the files", err)
+	}
+	if err := os.WriteFile(t.index, data, 0o666); err != nil {
+		return failed("write the private index", err)
+	}
+	git.Step("private index written")
+	if err := updateIndex(t.git, ctx, input.String()); err != nil {
+		return err
+	}
+	x, err := index.Read(t.index, 20)
+	if err != nil {
+		return failed("read the private index", err)
+	}
+	for i := range t.changes {
+		c := &t.changes[i]
+		if !c.byGit {
+			continue
+		}
+		e, ok := x.Lookup(c.Path, 0)
+		if !ok {
+			c.Drop = true
+			continue
+		}
+		c.Record, c.ID = e.Stat.Record(e.Mode), mustID(e.ID)
+	}
+	return nil
+}
+
+// updateIndex lets git store files, whose paths each have a NUL after them.
+func updateIndex(command func(context.Context, ...string) *git.Cmd, ctx context.Context, input string) error {
+	if err := stubbornly(func() error {
+		c := command(ctx, "update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+		return c.WithInput([]byte(input)).Run()
+	}); err != nil {
+		return fault.New(fault.Fatal, "snapshot", "store the files: %w", err).
+			WithHint("nothing was saved; git add has the same trouble, so mend the file, its filter or its attributes")
+	}
+	git.Step("files stored")
+	return nil
+}
+
+// assemble makes the private index that is to be, and the trees.
+func (t *native) assemble() error {
+	t.after = t.base
+	edits := make([]index.Edit, len(t.changes))
+	same := t.cached
+	for i := range t.changes {
+		c := &t.changes[i]
+		edits[i] = c.Edit
+		same = same && !c.Drop && c.base >= 0 && bytes.Equal(t.base.ID(c.base), c.ID[:]) && t.base.Mode(c.base) == modeOf(c.Record[:])
+	}
+	if t.tree = t.base.CacheTree(); t.tree == nil {
+		t.tree = &index.CacheTree{EntryCount: -1}
+		same = false
+	}
+	if len(edits) > 0 || !t.cached {
+		var at []int
+		t.data, at = t.base.Splice(edits)
+		if err := t.blurRacy(edits, at); err != nil {
+			return err
+		}
+		var err error
+		if t.after, err = index.NewView(t.data); err != nil {
+			return asidef("the private index: %v", err)
+		}
+	}
+	if root := t.base.Root(); same && root != nil {
+		t.out.Tree = hex.EncodeToString(root)
+		return nil
+	}
+	for i := range t.changes {
+		c := &t.changes[i]
+		if c.Drop || c.base < 0 || !bytes.Equal(t.base.ID(c.base), c.ID[:]) || t.base.Mode(c.base) != modeOf(c.Record[:]) {
+			t.tree.Invalidate(c.Path)
+		}
+	}
+	if !t.cached {
+		t.forget(t.tree)
+	}
+	if t.tree.EntryCount < 0 {
+		err := t.after.WriteTrees(t.tree, func(content []byte) ([20]byte, error) {
+			return t.writer.Put(object.Tree, content)
+		})
+		if err != nil {
+			return failed("write the tree", err)
+		}
+		git.Step("tree written")
+	}
+	t.out.Tree = t.tree.ID
+	return nil
+}
+
+// forget makes the user's cache tree one of trees that exist.
+func (t *native) forget(tree *index.CacheTree) {
+	if tree.EntryCount >= 0 && t.writer.Has(mustID(tree.ID)) {
+		return
+	}
+	tree.EntryCount, tree.ID = -1, ""
+	for _, child := range tree.Children {
+		t.forget(child)
+	}
+}
+
+// blurRacy finds the entries whose files may change within the second without
+// a change of their stat data: once kept, the index does not vouch for them.
+// It forgets an index that would be kept only to say that again.
+func (t *native) blurRacy(edits []index.Edit, at []int) error {
+	news := !t.cached
+	for i := range edits {
+		e, c := &edits[i], &t.changes[i]
+		if e.Drop {
+			news = true
+			continue
+		}
+		record := e.Record
+		if t.start > 0 && seconds(record[:]) >= t.start && modeOf(record[:]) != index.ModeGitlink {
+			t.blur = append(t.blur, at[i]+36)
+			binary.BigEndian.PutUint32(record[36:], 0)
+		}
+		news = news || c.base < 0 || !bytes.Equal(t.base.ID(c.base), e.ID[:]) || !bytes.Equal(t.base.Record(c.base), record[:]) ||
+			t.base.SkipWorktree(c.base) != e.SkipWorktree
+	}
+	t.news = news
+	return nil
+}
+
+// finish fills the result in.
+func (t *native) finish() error {
+	for _, i := range t.after.Gitlinks {
+		t.out.Unprotected = append(t.out.Unprotected, string(t.after.Path(i)))
+	}
+	t.out.indexTree = t.indexTree
+	if t.o.Exact {
+		var err error
+		if t.out.Files, err = t.after.Index(); err != nil {
+			return failed("read the private index", err)
+		}
+		if t.out.User, err = t.user.Index(); err != nil {
+			return failed("read the index", err)
+		}
+	}
+	if !t.o.Scratch {
+		t.out.keep = t.keepNative
+	}
+	return nil
+}
+
+// keepNative keeps the private index, where there is anything new to keep.
+func (t *native) keepNative(key string) error {
+	k := cacheKey{Key: key, Fingerprint: t.print, Checksum: t.found.Checksum, Tree: t.out.Tree, User: t.seen}
+	if !t.news {
+		if k == t.found {
+			return nil
+		}
+		return t.keep(k, false)
+	}
+	for _, at := range t.blur {
+		clear(t.data[at : at+4])
+	}
+	data, err := index.Seal(t.data, t.tree)
+	if err != nil {
+		return failed("keep the private index", err)
+	}
+	if err := os.WriteFile(t.index, data, 0o666); err != nil {
+		return failed("keep the private index", err)
+	}
+	git.Step("private index written")
+	k.Checksum = hex.EncodeToString(data[len(data)-20:])
+	return t.keep(k, true)
+}
+
+// indexTree is IndexTree, which it leaves out where it is known what comes of it.
+func (t *native) indexTree(op *Operation, headTree string, repo *git.Repo, store object.Store) (string, error) {
+	plain := op.Kind == "" && len(op.Files) == 0 && !t.user.Special
+	if plain {
+		if root := t.user.Root(); root != nil && hex.EncodeToString(root) == headTree {
+			return "", nil
+		}
+		if t.seen.Head == headTree && t.seen.Index != "" {
+			return strings.Trim(t.seen.Index, "-"), nil
+		}
+	}
+	x, err := t.user.Index()
+	if err != nil {
+		return "", failed("read the index", err)
+	}
+	absent := map[string]bool{}
+	if t.after.Special {
+		for i := range t.after.Len() {
+			if t.after.SkipWorktree(i) {
+				absent[string(t.after.Path(i))] = true
+			}
+		}
+	}
+	tree, err := IndexTree(&IndexState{Index: x, Operation: op, Absent: absent}, headTree, repo.ObjectFormat, store)
+	if err == nil && plain {
+		t.seen.Head, t.seen.Index = headTree, tree
+		if tree == "" {
+			t.seen.Index = "-"
+		}
+	}
+	return tree, err
+}

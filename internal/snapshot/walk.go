@@ -1,0 +1,706 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/ignore"
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+)
+
+// kind is what a name in a directory is.
+type kind uint8
+
+const (
+	kindUnknown kind = iota // the file system does not tell without a stat
+	kindFile
+	kindLink
+	kindDir
+	kindOther
+)
+
+// dirent is one name in a directory.
+type dirent struct {
+	name []byte
+	kind kind
+}
+
+// fileStat is what a file is now, as an index entry would have it.
+type fileStat struct {
+	record [index.RecordSize]byte // without a mode for what git does not track
+	kind   kind
+	size   int64
+}
+
+// aside is the error for what only git itself knows how to do.
+type aside struct{ why string }
+
+func (a aside) Error() string { return a.why }
+
+func asidef(format string, args ...any) error { return aside{fmt.Sprintf(format, args...)} }
+
+// change is how an entry of the private index is to become another.
+type change struct {
+	index.Edit
+	hash kind // kindFile, kindLink: the content has to be stored; else the edit is complete
+	user int  // the user's entry of the path, -1 if there is none
+	base int  // the private index's, -1 if there is none
+
+	byGit      bool // git has to store the content
+	unreadable bool // there is none to be had
+	keep       bool // the private index keeps what it has
+}
+
+// walk compares the working tree with two indexes in one go: the user's, which
+// says what is tracked, and the private one of the last save, which knows what
+// the files were then.
+type walk struct {
+	root        string
+	user, cache *index.View
+	userTime    uint32 // seconds: an entry whose file is not older is racy
+	cacheTime   uint32
+	same        func(a, b []byte) bool // two records
+	fileMode    bool                   // core.fileMode
+	o           *Options
+	force       map[string]bool
+	command     *ignore.List   // patterns of the configuration; they come first
+	shared      []*ignore.List // those that hold everywhere, the weightiest first
+	emptyBlob   []byte
+	head        func(dir string, tracked bool) (string, error) // the commit of a nested repository
+
+	mu    sync.Mutex
+	wake  sync.Cond
+	stack []visit
+	busy  int
+	err   error
+}
+
+// span is a range of entries.
+type span struct{ lo, hi int }
+
+func (s span) empty() bool { return s.lo >= s.hi }
+
+// visit is a directory to look at.
+type visit struct {
+	place     *place
+	user      span // the entries below it
+	cache     span
+	untracked bool // nothing below it is tracked
+	probe     bool // only whether it is a repository is of interest
+	was       int  // the private index's entry of the directory's own path, -1
+}
+
+// place is a directory and the ignore rules that hold in it.
+type place struct {
+	parent *place
+	path   string // from the top, with '/' at the end; empty at the top
+
+	read    sync.Once
+	rules   *ignore.List // of its own .gitignore
+	readErr error
+
+	judged   sync.Once
+	ignored  bool
+	judgeErr error
+}
+
+// worker is one of the goroutines of a walk, with what it found.
+type worker struct {
+	*walk
+	*folder
+	changes []change
+	skips   []Skip
+	users   []child
+	caches  []child
+	path    []byte
+}
+
+// child is a name in a directory, as an index has it.
+type child struct {
+	name  []byte
+	file  span // entries of the name itself: several in a conflict
+	below span
+}
+
+// run walks the whole tree and returns all that is not as the private index has it.
+func (w *walk) run() (changes []change, skips []Skip, err error) {
+	w.wake.L = &w.mu
+	w.stack = []visit{{place: &place{}, user: span{0, w.user.Len()}, cache: span{0, w.cache.Len()}, was: -1}}
+	workers := make([]*worker, max(2, min(runtime.GOMAXPROCS(0), 8)))
+	var all sync.WaitGroup
+	for i := range workers {
+		workers[i] = &worker{walk: w}
+		all.Go(workers[i].work)
+	}
+	all.Wait()
+	if w.err != nil {
+		return nil, nil, w.err
+	}
+	for _, worker := range workers {
+		changes = append(changes, worker.changes...)
+		skips = append(skips, worker.skips...)
+	}
+	slices.SortFunc(changes, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(skips, func(a, b Skip) int { return strings.Compare(a.Path, b.Path) })
+	return changes, skips, nil
+}
+
+// work visits directories until there are none left.
+func (w *worker) work() {
+	var err error
+	if w.folder, err = newFolder(w.root); err == nil {
+		defer w.folder.close()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		if err != nil && w.err == nil {
+			w.err = err
+		}
+		for len(w.stack) == 0 && w.busy > 0 && w.err == nil {
+			w.wake.Wait()
+		}
+		if len(w.stack) == 0 || w.err != nil {
+			w.wake.Broadcast()
+			return
+		}
+		v := w.stack[len(w.stack)-1]
+		w.stack = w.stack[:len(w.stack)-1]
+		w.busy++
+		w.mu.Unlock()
+		err = w.visit(v)
+		w.mu.Lock()
+		w.busy--
+		if w.busy == 0 {
+			w.wake.Broadcast()
+		}
+	}
+}
+
+func (w *worker) push(v visit) {
+	w.mu.Lock()
+	w.stack = append(w.stack, v)
+	w.mu.Unlock()
+	w.wake.Signal()
+}
+
+// visit compares one directory.
+func (w *worker) visit(v visit) error {
+	dir := v.place.path
+	err := w.enter(strings.TrimSuffix(dir, "/"))
+	if err == nil {
+		err = w.list()
+	}
+	switch {
+	case err == nil:
+	case gone(err):
+		w.drop(v.was)
+		return w.vanished(v.user, v.cache, false)
+	case errors.Is(err, fs.ErrPermission) && v.untracked:
+		w.drop(v.was)
+		w.skip(strings.TrimSuffix(dir, "/"), ReasonUnreadable)
+		w.dropAll(v.cache)
+		return nil
+	default:
+		return asidef("read directory '%s': %v", dir, err)
+	}
+	if v.untracked {
+		if done, err := w.nested(v); done || err != nil {
+			return err
+		}
+		w.drop(v.was)
+		if v.probe {
+			w.dropAll(v.cache)
+			return nil
+		}
+	}
+	slices.SortFunc(w.entries, func(a, b dirent) int { return bytes.Compare(a.name, b.name) })
+	w.users = children(w.users[:0], w.user, v.user, len(dir))
+	w.caches = children(w.caches[:0], w.cache, v.cache, len(dir))
+	for d, u, c := w.entries, w.users, w.caches; len(d)+len(u)+len(c) > 0; {
+		name := least(d, u, c)
+		var entry *dirent
+		var user, cache child
+		if len(d) > 0 && bytes.Equal(d[0].name, name) {
+			entry, d = &d[0], d[1:]
+		}
+		if len(u) > 0 && bytes.Equal(u[0].name, name) {
+			user, u = u[0], u[1:]
+		}
+		if len(c) > 0 && bytes.Equal(c[0].name, name) {
+			cache, c = c[0], c[1:]
+		}
+		if string(name) == ".git" {
+			continue
+		}
+		if err := w.compare(v, name, entry, user, cache); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func least(d []dirent, u, c []child) []byte {
+	var name []byte
+	take := func(other []byte) {
+		if name == nil || bytes.Compare(other, name) < 0 {
+			name = other
+		}
+	}
+	if len(d) > 0 {
+		take(d[0].name)
+	}
+	if len(u) > 0 {
+		take(u[0].name)
+	}
+	if len(c) > 0 {
+		take(c[0].name)
+	}
+	return name
+}
+
+// children are the names that entries have in a directory whose path has
+// prefix bytes, sorted.
+func children(list []child, v *index.View, s span, prefix int) []child {
+	sorted := true
+	for i := s.lo; i < s.hi; {
+		path := v.Path(i)
+		c := child{name: path[prefix:]}
+		end := i + 1
+		if slash := bytes.IndexByte(c.name, '/'); slash >= 0 {
+			c.name = c.name[:slash]
+			end = v.Below(i, s.hi, path[:prefix+slash+1])
+			c.below = span{i, end}
+		} else {
+			c.file = span{i, end}
+		}
+		i = end
+		if n := len(list); n > 0 {
+			switch order := bytes.Compare(list[n-1].name, c.name); {
+			case order == 0 && !c.file.empty() && !list[n-1].file.empty():
+				list[n-1].file.hi = end
+				continue
+			case order >= 0:
+				// "a-" comes before "a/", but after "a".
+				sorted = false
+			}
+		}
+		list = append(list, c)
+	}
+	if sorted {
+		return list
+	}
+	slices.SortStableFunc(list, func(a, b child) int { return bytes.Compare(a.name, b.name) })
+	kept := list[:0]
+	for _, c := range list {
+		n := len(kept)
+		if n == 0 || !bytes.Equal(kept[n-1].name, c.name) {
+			kept = append(kept, c)
+			continue
+		}
+		// A file in one stage of a conflict, a directory in another.
+		if kept[n-1].file.empty() {
+			kept[n-1].file = c.file
+		}
+		if kept[n-1].below.empty() {
+			kept[n-1].below = c.below
+		}
+	}
+	return kept
+}
+
+// compare looks at one name of a directory.
+func (w *worker) compare(v visit, name []byte, entry *dirent, user, cache child) error {
+	what := kindUnknown // nothing
+	var st fileStat
+	known := false
+	if entry != nil {
+		what = entry.kind
+		if what == kindUnknown {
+			err := error(nil)
+			if st, err = w.stat(name); err != nil && !gone(err) {
+				return asidef("look at '%s%s': %v", v.place.path, name, err)
+			} else if err != nil {
+				entry = nil
+			}
+			what, known = st.kind, true
+		}
+	}
+	switch {
+	case !user.file.empty() && !user.below.empty():
+		return asidef("'%s%s' is a file and a directory", v.place.path, name)
+	case !user.file.empty():
+		return w.tracked(v, name, entry, what, user, cache)
+	case !user.below.empty():
+		if what == kindDir {
+			w.drop(first(cache.file))
+			w.push(visit{place: w.below(v.place, name), user: user.below, cache: cache.below, was: -1})
+			return nil
+		}
+		included, err := w.untracked(v, name, entry, what, st, known, cache)
+		if err != nil {
+			return err
+		}
+		return w.vanished(user.below, cache.below, included)
+	case what == kindDir:
+		return w.untrackedDir(v, name, cache, false)
+	default:
+		w.dropAll(cache.below)
+		_, err := w.untracked(v, name, entry, what, st, known, cache)
+		return err
+	}
+}
+
+func first(s span) int {
+	if s.empty() {
+		return -1
+	}
+	return s.lo
+}
+
+func (w *walk) below(p *place, name []byte) *place {
+	return &place{parent: p, path: p.path + string(name) + "/"}
+}
+
+// tracked compares a path that the user's index has.
+func (w *worker) tracked(v visit, name []byte, entry *dirent, what kind, user, cache child) error {
+	u, c := w.ours(user.file), first(cache.file)
+	if what == kindDir {
+		if w.user.Mode(u) == index.ModeGitlink {
+			w.dropAll(cache.below)
+			return w.submodule(v.place.path+string(name), u, c)
+		}
+		// The directory's own files are untracked; that it is a repository
+		// counts even where it is ignored, as git sees the path as tracked.
+		return w.untrackedDir(v, name, cache, true)
+	}
+	w.dropAll(cache.below)
+	if entry == nil {
+		return w.absent(u, c)
+	}
+	st, err := w.stat(name)
+	switch {
+	case err != nil && gone(err):
+		return w.absent(u, c)
+	case err != nil:
+		return asidef("look at '%s%s': %v", v.place.path, name, err)
+	case st.kind == kindDir:
+		return asidef("'%s%s' changes", v.place.path, name)
+	case st.kind == kindOther:
+		w.skip(v.place.path+string(name), ReasonSpecial)
+		w.drop(c)
+		return nil
+	}
+	return w.file(v.place.path, name, st, u, c)
+}
+
+// ours is the entry that stands for a path: in a conflict, that of our side.
+func (w *walk) ours(s span) int {
+	for i := s.lo; i < s.hi; i++ {
+		if stage := w.user.Stage(i); stage == 0 || stage == 2 {
+			return i
+		}
+	}
+	return s.hi - 1
+}
+
+// file compares a file or symbolic link that is to be in the snapshot. u and c
+// are its entries, -1 where it has none.
+func (w *worker) file(dir string, name []byte, st fileStat, u, c int) error {
+	if !w.fileMode && st.kind == kindFile {
+		mode := index.ModeFile
+		if c >= 0 && regular(w.cache.Mode(c)) {
+			mode = w.cache.Mode(c)
+		}
+		if u >= 0 && regular(w.user.Mode(u)) {
+			mode = w.user.Mode(u)
+		}
+		binary.BigEndian.PutUint32(st.record[24:], mode)
+	}
+	ofUser := u >= 0 && w.same(w.user.Record(u), st.record[:]) && w.believedOfUser(u)
+	if c >= 0 && !w.cache.SkipWorktree(c) && w.same(w.cache.Record(c), st.record[:]) && w.believed(w.cache, c, w.cacheTime) {
+		if ofUser && !bytes.Equal(w.user.ID(u), w.cache.ID(c)) {
+			// Both know the file as it is; git's word on its content counts.
+			w.take(u, c)
+		}
+		return nil
+	}
+	if ofUser {
+		w.take(u, c)
+		return nil
+	}
+	w.changes = append(w.changes, change{
+		Edit: index.Edit{Path: dir + string(name), Record: st.record},
+		hash: st.kind, user: u, base: c,
+	})
+	return nil
+}
+
+func regular(mode uint32) bool { return mode == index.ModeFile || mode == index.ModeExecutable }
+
+// believed says whether an entry that has the stat data of its file also has
+// its content: it is not racy, and git has not marked it to be looked at.
+func (w *walk) believed(v *index.View, i int, written uint32) bool {
+	r := v.Record(i)
+	if written != 0 && seconds(r) >= written {
+		return false
+	}
+	return r[36]|r[37]|r[38]|r[39] != 0 || bytes.Equal(v.ID(i), w.emptyBlob)
+}
+
+func (w *walk) believedOfUser(u int) bool {
+	return w.user.Stage(u) == 0 && !w.user.IntentToAdd(u) && w.believed(w.user, u, w.userTime)
+}
+
+// seconds is the modification time in a record.
+func seconds(r []byte) uint32 {
+	return uint32(r[8])<<24 | uint32(r[9])<<16 | uint32(r[10])<<8 | uint32(r[11])
+}
+
+// take makes the user's entry that of the snapshot.
+func (w *worker) take(u, c int) {
+	e := change{Edit: index.Edit{Path: string(w.user.Path(u))}, user: u, base: c}
+	copy(e.Record[:], w.user.Record(u))
+	copy(e.ID[:], w.user.ID(u))
+	w.changes = append(w.changes, e)
+}
+
+// absent decides about a tracked path that is not on disk: it is gone, or is
+// meant to be absent.
+func (w *worker) absent(u, c int) error {
+	if !w.user.SkipWorktree(u) || w.user.Stage(u) != 0 || w.user.IntentToAdd(u) {
+		w.drop(c)
+		return nil
+	}
+	path := string(w.user.Path(u))
+	if base := path[strings.LastIndexByte(path, '/')+1:]; base == ".gitignore" || base == ".gitattributes" {
+		return asidef("'%s' is meant to be absent", path) // git reads it from the index
+	}
+	if c >= 0 && w.cache.SkipWorktree(c) && w.cache.Mode(c) == w.user.Mode(u) && bytes.Equal(w.cache.ID(c), w.user.ID(u)) {
+		return nil
+	}
+	w.take(u, c)
+	w.changes[len(w.changes)-1].SkipWorktree = true
+	return nil
+}
+
+// vanished decides about all entries below a directory that is not there;
+// shadowed says that a file took its place.
+func (w *worker) vanished(user, cache span, shadowed bool) error {
+	c := cache.lo
+	for u := user.lo; u < user.hi; u++ {
+		if shadowed || !w.user.SkipWorktree(u) {
+			continue
+		}
+		path := w.user.Path(u)
+		at := min(w.cache.Search(c, path), cache.hi)
+		w.dropAll(span{c, at})
+		c = at
+		base := -1
+		if c < cache.hi && bytes.Equal(w.cache.Path(c), path) {
+			base = c
+			c++
+		}
+		if err := w.absent(u, base); err != nil {
+			return err
+		}
+	}
+	w.dropAll(span{c, cache.hi})
+	return nil
+}
+
+// drop removes an entry of the private index.
+func (w *worker) drop(c int) {
+	if c >= 0 {
+		w.changes = append(w.changes, change{Edit: index.Edit{Path: string(w.cache.Path(c)), Drop: true}, user: -1, base: c})
+	}
+}
+
+func (w *worker) dropAll(s span) {
+	for c := s.lo; c < s.hi; c++ {
+		w.drop(c)
+	}
+}
+
+func (w *worker) skip(path, reason string) { w.skips = append(w.skips, Skip{path, reason}) }
+
+// untracked decides about a file or link that the user's index does not have,
+// and says whether it is part of the snapshot. There may be nothing.
+func (w *worker) untracked(v visit, name []byte, entry *dirent, what kind, st fileStat, known bool, cache child) (bool, error) {
+	c := first(cache.file)
+	if entry == nil || what == kindOther {
+		w.drop(c)
+		return false, nil
+	}
+	path := append(append(w.path[:0], v.place.path...), name...)
+	w.path = path
+	if w.o.Omit[string(path)] {
+		w.drop(c)
+		return false, nil
+	}
+	forced := w.force[string(path)]
+	if !forced {
+		ignored, err := w.excluded(v.place, path, false)
+		if err != nil {
+			return false, err
+		}
+		if ignored {
+			w.drop(c)
+			return false, nil
+		}
+	}
+	if !known {
+		var err error
+		switch st, err = w.stat(name); {
+		case err != nil && gone(err):
+			w.drop(c)
+			return false, nil
+		case err != nil:
+			return false, asidef("look at '%s': %v", path, err)
+		case st.kind != what:
+			return false, asidef("'%s' changes", path)
+		}
+	}
+	if !forced && w.o.MaxFileSize > 0 && st.kind == kindFile && st.size > w.o.MaxFileSize {
+		w.skip(string(path), ReasonTooLarge)
+		w.drop(c)
+		return false, nil
+	}
+	return true, w.file(v.place.path, name, st, -1, c)
+}
+
+// untrackedDir decides about a directory with nothing tracked in it. wasFile
+// says that the user's index has a file of its name.
+func (w *worker) untrackedDir(v visit, name []byte, cache child, wasFile bool) error {
+	path := append(append(w.path[:0], v.place.path...), name...)
+	w.path = path
+	ignored, err := w.excluded(v.place, path, true)
+	if err != nil {
+		return err
+	}
+	if ignored && !wasFile {
+		w.drop(first(cache.file))
+		w.dropAll(cache.below)
+		return nil
+	}
+	w.push(visit{place: w.below(v.place, name), cache: cache.below, untracked: true, probe: ignored, was: first(cache.file)})
+	return nil
+}
+
+// nested makes a repository inside the working tree, whose directory was just
+// listed, one entry.
+func (w *worker) nested(v visit) (done bool, err error) {
+	if !slices.ContainsFunc(w.entries, func(d dirent) bool { return string(d.name) == ".git" }) {
+		return false, nil
+	}
+	path := strings.TrimSuffix(v.place.path, "/")
+	if is, err := isRepository(diskPath(w.root, path)); err != nil || !is {
+		return false, err
+	}
+	w.dropAll(v.cache)
+	head, err := w.head(path, false)
+	if err != nil {
+		return true, err
+	}
+	if head == "" {
+		w.skip(path, ReasonNoCommit)
+		w.drop(v.was)
+		return true, nil
+	}
+	w.gitlink(path, head, -1, v.was)
+	return true, nil
+}
+
+// submodule compares a directory that the user's index has as a commit.
+func (w *worker) submodule(path string, u, c int) error {
+	head, err := w.head(path, true)
+	if err != nil {
+		return err
+	}
+	if head == "" {
+		// Not checked out: it stays what it was.
+		if c < 0 || w.cache.Mode(c) != index.ModeGitlink {
+			w.take(u, c)
+		}
+		return nil
+	}
+	w.gitlink(path, head, u, c)
+	return nil
+}
+
+func (w *worker) gitlink(path, head string, u, c int) {
+	e := change{Edit: index.Edit{Path: path, ID: mustID(head), Record: (&index.Stat{}).Record(index.ModeGitlink)}, user: u, base: c}
+	switch {
+	case c >= 0 && w.cache.Mode(c) == index.ModeGitlink && bytes.Equal(w.cache.ID(c), e.ID[:]):
+	case u >= 0 && w.user.Stage(u) == 0 && bytes.Equal(w.user.ID(u), e.ID[:]):
+		w.take(u, c)
+	default:
+		w.changes = append(w.changes, e)
+	}
+}
+
+// excluded says whether an untracked path, in a directory, is ignored.
+func (w *worker) excluded(in *place, path []byte, isDir bool) (bool, error) {
+	if in.parent != nil {
+		ignored, err := w.judge(in)
+		if ignored || err != nil {
+			return true, err
+		}
+	}
+	return w.match(in, path, isDir)
+}
+
+// judge says whether a directory itself is ignored: then all is that is
+// untracked below it.
+func (w *worker) judge(p *place) (bool, error) {
+	p.judged.Do(func() {
+		if p.parent.parent != nil {
+			if p.ignored, p.judgeErr = w.judge(p.parent); p.ignored || p.judgeErr != nil {
+				return
+			}
+		}
+		p.ignored, p.judgeErr = w.match(p.parent, []byte(strings.TrimSuffix(p.path, "/")), true)
+	})
+	return p.ignored, p.judgeErr
+}
+
+// match asks the rules that hold in a directory, the weightiest first.
+func (w *worker) match(in *place, path []byte, isDir bool) (bool, error) {
+	if r := w.command.Match(path, isDir); r != ignore.None {
+		return r == ignore.Ignored, nil
+	}
+	for p := in; p != nil; p = p.parent {
+		rules, err := w.rulesOf(p)
+		if err != nil {
+			return false, err
+		}
+		if r := rules.Match(path, isDir); r != ignore.None {
+			return r == ignore.Ignored, nil
+		}
+	}
+	for _, rules := range w.shared {
+		if r := rules.Match(path, isDir); r != ignore.None {
+			return r == ignore.Ignored, nil
+		}
+	}
+	return false, nil
+}
+
+// rulesOf are those of a directory's own .gitignore.
+func (w *worker) rulesOf(p *place) (*ignore.List, error) {
+	p.read.Do(func() {
+		data, err := readNoFollow(diskPath(w.root, p.path+".gitignore"))
+		if err != nil && !gone(err) {
+			p.readErr = asidef("read '%s.gitignore': %v", p.path, err)
+		}
+		p.rules = ignore.Parse(data, p.path, false)
+	})
+	return p.rules, p.readErr
+}
