@@ -30,9 +30,28 @@ type Rules struct {
 
 // File is one file of attributes: the lines of it that may start a conversion.
 type File struct {
-	base     string
-	patterns []wildmatch.Pattern
+	base  string
+	rules []rule
 }
+
+// rule is a line that may start a conversion.
+type rule struct {
+	pattern wildmatch.Pattern
+	starts  Conversion
+}
+
+// Conversion is what git may do to a file's content when the file is added.
+type Conversion uint8
+
+const (
+	// None: the blob is the file's bytes.
+	None Conversion = iota
+	// LineEndings: a CR before a LF may be taken away. A file without such a
+	// pair is its bytes.
+	LineEndings
+	// Any: git may write anything, or refuse to.
+	Any
+)
 
 // Macros takes down the macros that a file of attributes defines ("[attr]name
 // …"). It is to be called for every file that may define some, before Parse is
@@ -66,73 +85,71 @@ func (r *Rules) Parse(data []byte, base string) *File {
 			continue
 		}
 		states, ok := parseStates(rest)
-		if !ok || !r.mayConvert(states, map[string]bool{}) {
+		starts := r.starts(states, map[string]bool{})
+		if !ok || starts == None {
 			continue
 		}
 		if p := wildmatch.ParsePattern(text, r.Fold); !p.Negative && !p.DirOnly { // git has no use for either
-			f.patterns = append(f.patterns, p)
+			f.rules = append(f.rules, rule{p, starts})
 		}
 	}
 	return f
 }
 
 // Plain says whether no line of the file can ever start a conversion.
-func (f *File) Plain() bool { return len(f.patterns) == 0 }
+func (f *File) Plain() bool { return len(f.rules) == 0 }
 
-// MayConvert says whether a line of the file that matches path, from the top of
-// the working tree, may start a conversion. That another line or file takes it
-// back is not looked at. Of a path that is not below the file's directory it says
-// false.
-func (f *File) MayConvert(path []byte) bool {
+// Conversion says what the lines of the file that match path, from the top of
+// the working tree, may start. That another line or file takes it back is not
+// looked at. Of a path that is not below the file's directory it says None.
+func (f *File) Conversion(path []byte) Conversion {
 	if len(path) <= len(f.base) || string(path[:len(f.base)]) != f.base {
-		return false
+		return None
 	}
 	rel := path[len(f.base):]
 	last := wildmatch.Last(rel)
-	for i := range f.patterns {
-		if p := &f.patterns[i]; p.Disputed || p.Match(rel, last) {
-			return true
+	may := None
+	for i := range f.rules {
+		if r := &f.rules[i]; r.starts > may && (r.pattern.Disputed || r.pattern.Match(rel, last)) {
+			may = r.starts
 		}
 	}
-	return false
+	return may
 }
 
-// mayConvert says whether one of the states may start a conversion, by itself
-// or as a macro. Macros in done have been looked at.
-func (r *Rules) mayConvert(states []state, done map[string]bool) bool {
+// starts says what states may start, by themselves or as macros. Macros in
+// done have been looked at.
+func (r *Rules) starts(states []state, done map[string]bool) Conversion {
+	may := None
 	for _, s := range states {
-		if r.converts(s) {
-			return true
-		}
+		may = max(may, r.converts(s))
 		macro := r.macros[s.name]
 		if s.form != set || macro == nil || done[s.name] {
 			continue
 		}
 		done[s.name] = true
-		if r.mayConvert(macro, done) {
-			return true
-		}
+		may = max(may, r.starts(macro, done))
 	}
-	return false
+	return may
 }
 
-// converts says whether git, where this is all that it knows of a path, may
-// write something else than the file's bytes, or refuse to.
-func (r *Rules) converts(s state) bool {
-	if s.form == off {
-		return false
-	}
+// converts says what git, where this is all that it knows of a path, may do.
+func (r *Rules) converts(s state) Conversion {
+	may, when := Any, false
 	switch s.name {
 	case "text", "crlf":
-		return s.form == set || s.value == "auto" || s.value == "input"
+		may, when = LineEndings, s.form == set || s.value == "auto" || s.value == "input"
 	case "eol":
-		return s.value == "lf" || s.value == "crlf"
+		may, when = LineEndings, s.value == "lf" || s.value == "crlf"
 	case "ident":
-		return s.form == set
+		when = s.form == set
 	case "filter":
-		return s.form == valued && (r.Driver == nil || r.Driver(s.value))
+		when = s.form == valued && (r.Driver == nil || r.Driver(s.value))
 	case "working-tree-encoding":
-		return s.form == set || s.value != "" && !strings.EqualFold(s.value, "UTF-8") && !strings.EqualFold(s.value, "UTF8")
+		when = s.form == set || s.value != "" && !strings.EqualFold(s.value, "UTF-8") && !strings.EqualFold(s.value, "UTF8")
 	}
-	return false
+	if !when || s.form == off {
+		return None
+	}
+	return may
 }

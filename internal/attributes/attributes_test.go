@@ -40,6 +40,11 @@ func TestOneLine(t *testing.T) {
 		if got != c.want || git != c.want {
 			t.Errorf("%q: %t, and git says %t, want %t", c.line, got, git, c.want)
 		}
+		rules := Rules{Driver: hasDriver}
+		rules.Macros([]byte(c.line))
+		if rules.Parse([]byte(c.line), "").Conversion([]byte("f")) == LineEndings && r.hashes("f", "a\r\r$Id: x$\n\xe9") {
+			t.Errorf("%q: git does not only convert line endings", c.line)
+		}
 	}
 	for name, want := range map[string]bool{"a": true, "[attr]": false} {
 		r.write(".gitattributes", "[attr] text")
@@ -85,7 +90,7 @@ func TestWhatIsUncertainMayConvert(t *testing.T) {
 		"\ufeffa text":    "\ufeffa",
 		"a\x00\nb text\n": "b",
 	} {
-		if !new(Rules).Parse([]byte(data), "").MayConvert([]byte(path)) {
+		if new(Rules).Parse([]byte(data), "").Conversion([]byte(path)) == None {
 			t.Errorf("%.30q: %q is safe", data, path)
 		}
 	}
@@ -95,7 +100,7 @@ func TestBase(t *testing.T) {
 	t.Parallel()
 	f := new(Rules).Parse([]byte("*.c text\n/b text\n"), "dir/")
 	for path, want := range map[string]bool{"dir/a.c": true, "dir/x/a.c": true, "dir/b": true, "dir/x/b": false, "a.c": false, "b": false, "dir": false, "dir/": false, "": false} {
-		if got := f.MayConvert([]byte(path)); got != want {
+		if got := f.Conversion([]byte(path)) != None; got != want {
 			t.Errorf("%q: %t", path, got)
 		}
 	}
@@ -121,6 +126,6 @@ func BenchmarkMayConvert(b *testing.B) {
 	path := []byte("internal/snapshot/bygit_linux_test.go")
 	b.ReportAllocs()
 	for b.Loop() {
-		f.MayConvert(path)
+		f.Conversion(path)
 	}
 }

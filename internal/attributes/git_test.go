@@ -100,7 +100,7 @@ func (o *oracle) mayConvert(name string) bool {
 		}
 	}
 	for _, f := range files {
-		if f.MayConvert([]byte(name)) {
+		if f.Conversion([]byte(name)) != None {
 			if f.Plain() {
 				o.tree.t.Errorf("%q: a plain file that may convert", name)
 			}

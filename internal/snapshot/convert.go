@@ -11,54 +11,59 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 )
 
-// conversion is what git may do to a file's content when it stores it.
-type conversion uint8
-
-const (
-	convertsNothing conversion = iota
-	convertsLines              // CRLF to LF, nothing else
-	convertsAny
-)
-
-// converter knows which files git may convert (gitattributes(5)).
+// converter knows which files git may convert when it stores them (gitattributes(5)).
 type converter struct {
 	top    string
-	lines  bool               // core.autocrlf: of all files
-	shared []*attributes.File // those that hold everywhere
-	err    error
+	every  attributes.Conversion // core.autocrlf: of every file
+	shared []*attributes.File    // those that hold everywhere
 
-	mu   sync.Mutex
-	dirs map[string]*attributes.File // the .gitattributes of directories, nil where there is none that counts
+	mu    sync.Mutex
+	rules attributes.Rules
+	dirs  map[string]*attributes.File // the .gitattributes of directories, by their paths with '/' at the end
 }
 
-func newConverter(repo *git.Repo) *converter {
+func newConverter(repo *git.Repo) (*converter, error) {
 	c := &converter{top: repo.Top, dirs: map[string]*attributes.File{}}
 	if v, ok := repo.Config.Get("core.autocrlf"); ok {
-		b, err := git.ParseBool(v)
-		c.lines = b || err != nil // "input"
+		if yes, err := git.ParseBool(v); yes || err != nil { // "input"
+			c.every = attributes.LineEndings
+		}
+	}
+	c.rules.Driver = func(name string) bool {
+		for _, key := range []string{".clean", ".process", ".required"} {
+			if _, ok := repo.Config.Get("filter." + name + key); ok {
+				return true
+			}
+		}
+		return false
 	}
 	global, err := globalFile(repo, "core.attributesfile", "attributes")
 	if err != nil {
-		c.err = err
+		return nil, err
 	}
-	for _, file := range []string{filepath.Join(repo.CommonDir, "info", "attributes"), global, systemAttributes()} {
-		f, err := c.read(file, "")
+	var files [][]byte
+	for _, file := range []string{systemAttributes(), global, filepath.Join(repo.CommonDir, "info", "attributes"), filepath.Join(repo.Top, ".gitattributes")} {
+		data, err := readRules(file)
 		if err != nil {
-			c.err = err
+			return nil, err
 		}
-		if f != nil {
+		files = append(files, data)
+		c.rules.Macros(data)
+	}
+	for _, data := range files[:3] {
+		if f := c.rules.Parse(data, ""); !f.Plain() {
 			c.shared = append(c.shared, f)
 		}
 	}
-	return c
+	return c, nil
 }
 
 // systemAttributes is the file that git has for the whole system, as far as it
-// can be known where git itself is: "git var GIT_ATTR_SYSTEM" is too new.
+// can be known from where git itself is: to ask git is possible since 2.41.
 func systemAttributes() string {
 	program, err := exec.LookPath("git")
 	if err != nil {
-		return "/etc/gitattributes"
+		return ""
 	}
 	prefix := filepath.Dir(filepath.Dir(program))
 	if prefix == "/usr" {
@@ -67,49 +72,31 @@ func systemAttributes() string {
 	return filepath.Join(prefix, "etc", "gitattributes")
 }
 
-// read reads a file of attributes; nil where it cannot convert anything.
-func (c *converter) read(file, base string) (*attributes.File, error) {
+// readRules reads a file of rules; none where there is no file.
+func readRules(file string) ([]byte, error) {
 	if file == "" {
 		return nil, nil
 	}
 	data, err := os.ReadFile(file)
-	if err != nil {
-		if gone(err) {
-			return nil, nil
-		}
+	if err != nil && !gone(err) {
 		return nil, asidef("read '%s': %v", file, err)
 	}
-	f := attributes.Parse(data, base, false)
-	if f.Plain() {
-		return nil, nil
-	}
-	return f, nil
+	return data, nil
 }
 
 // may says what git may do to a file. It errs on the side of git.
-func (c *converter) may(path string) (conversion, error) {
-	if c.err != nil {
-		return convertsAny, c.err
-	}
-	may := convertsNothing
-	if c.lines {
-		may = convertsLines
-	}
+func (c *converter) may(path string) (attributes.Conversion, error) {
+	may := c.every
 	for _, f := range c.shared {
-		if f.MayConvert([]byte(path)) {
-			return convertsAny, nil
-		}
+		may = max(may, f.Conversion([]byte(path)))
 	}
-	for dir := path; dir != ""; {
-		dir = dir[:strings.LastIndexByte(dir, '/')+1]
-		f, err := c.dir(dir)
+	for end := len(path); end >= 0; {
+		end = strings.LastIndexByte(path[:end], '/')
+		f, err := c.dir(path[:end+1])
 		if err != nil {
-			return convertsAny, err
+			return attributes.Any, err
 		}
-		if f != nil && f.MayConvert([]byte(path)) {
-			return convertsAny, nil
-		}
-		dir = strings.TrimSuffix(dir, "/")
+		may = max(may, f.Conversion([]byte(path)))
 	}
 	return may, nil
 }
@@ -122,9 +109,11 @@ func (c *converter) dir(dir string) (*attributes.File, error) {
 	if ok {
 		return f, nil
 	}
-	f, err := c.read(filepath.Join(c.top, filepath.FromSlash(dir), ".gitattributes"), dir)
-	if err == nil {
-		c.dirs[dir] = f
+	data, err := readNoFollow(filepath.Join(c.top, filepath.FromSlash(dir), ".gitattributes"))
+	if err != nil && !gone(err) {
+		return nil, asidef("read '%s.gitattributes': %v", dir, err)
 	}
-	return f, err
+	f = c.rules.Parse(data, dir)
+	c.dirs[dir] = f
+	return f, nil
 }

@@ -21,6 +21,7 @@ type folder struct {
 	entries []dirent
 	buf     []byte
 	st      unix.Stat_t
+	found   fileStat
 	waits   bool // the disk lets us wait; see fstatat
 }
 
@@ -117,8 +118,10 @@ func kindOfDirent(t byte) kind {
 	return kindOther
 }
 
-// stat looks at a name that list found in the directory.
-func (f *folder) stat(name []byte) (s fileStat, err error) {
+// stat looks at a name that list found in the directory. The result is good
+// until the next one.
+func (f *folder) stat(name []byte) (*fileStat, error) {
+	var err error
 	for {
 		// The name is followed by a NUL where getdents64(2) put it.
 		err = fstatat(f.fd, &name[0], &f.st, f.waits)
@@ -127,9 +130,9 @@ func (f *folder) stat(name []byte) (s fileStat, err error) {
 		}
 	}
 	if err != nil {
-		return s, err
+		return nil, err
 	}
-	st := &f.st
+	st, s := &f.st, &f.found
 	s.size = st.Size
 	mode := uint32(0)
 	switch st.Mode & unix.S_IFMT {

@@ -17,6 +17,8 @@ type folder struct {
 	top     string
 	path    string
 	entries []dirent
+	found   fileStat
+	waits   bool // only the system of folder_linux.go heeds it
 }
 
 // newFolder opens the working tree.
@@ -56,12 +58,14 @@ func kindOf(mode fs.FileMode) kind {
 	return kindOther
 }
 
-// stat looks at a name in the directory.
-func (f *folder) stat(name []byte) (s fileStat, err error) {
+// stat looks at a name that list found in the directory. The result is good
+// until the next one.
+func (f *folder) stat(name []byte) (*fileStat, error) {
 	fi, err := os.Lstat(filepath.Join(f.path, string(name)))
 	if err != nil {
-		return s, err
+		return nil, err
 	}
+	s := &f.found
 	s.kind, s.size = kindOf(fi.Mode()), fi.Size()
 	mode := index.ModeOf(fi)
 	if s.kind == kindDir {

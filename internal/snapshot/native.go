@@ -72,6 +72,7 @@ type native struct {
 	user    *index.View
 	base    *index.View // the private index of the last save; without one, what the user's says
 	cached  bool        // there is one
+	settled bool        // and the user's index is as it was then
 	found   cacheKey    // its key
 	seen    userKey     // what is to be kept of the user's index
 	writer  *object.Writer
@@ -185,7 +186,7 @@ func (t *native) readUser(ctx context.Context) error {
 	was := t.found.User
 	t.seen, was.Head, was.Index = now, "", ""
 	if t.cached && was == now {
-		t.seen = t.found.User
+		t.seen, t.settled = t.found.User, true
 		t.trust = func() error { return nil }
 		return nil
 	}
@@ -218,7 +219,7 @@ func (t *native) readBase() error {
 		git.Trace("private index: %v", err)
 		t.cached = false
 	}
-	t.base = t.user
+	t.base, t.settled = t.user, false
 	if !t.user.Special {
 		return nil
 	}
@@ -261,12 +262,15 @@ func (t *native) look(ctx context.Context) error {
 	t.modes = t.repo.Config.Bool("core.filemode", true)
 	w := &walk{
 		root: t.repo.Top, user: t.user, cache: t.base, userTime: secondsOf(t.user.ModTime), cacheTime: secondsOf(t.base.ModTime),
-		same: sameStat(t.repo.Config, t.o.Exact), fileMode: t.modes,
+		settled: t.settled, rule: statRuleOf(t.repo.Config, t.o.Exact), fileMode: t.modes,
 		o: &t.o, force: map[string]bool{}, emptyBlob: emptyBlobID[:], command: &ignore.List{},
 		head: func(dir string, tracked bool) (string, error) { return headOf(ctx, t.repo, dir, tracked) },
 	}
 	for _, pattern := range t.o.Exclude {
 		w.command.Add(pattern)
+	}
+	if w.command.Disputed() {
+		return asidef("a pattern of the configuration depends on git's version")
 	}
 	for _, p := range t.o.Force {
 		w.force[p] = true
@@ -290,25 +294,43 @@ func secondsOf(at time.Time) uint32 {
 	return uint32(at.Unix())
 }
 
-// sameStat compares what two entries have of their file, as the configuration
-// wants it. The device is left out, as git has it: it changes with a mount.
-// Nanoseconds count, other than for git: where they differ, git has not looked.
-func sameStat(config git.Config, exact bool) func(a, b []byte) bool {
-	if exact {
-		return func(a, b []byte) bool { return string(a) == string(b) }
+// statRule is which stat data tells that a file is the same, as the
+// configuration wants it.
+type statRule uint8
+
+const (
+	// statDefault leaves out the device, as git does: it changes with a mount.
+	// Nanoseconds count, other than for git: where they differ, git has not looked.
+	statDefault statRule = iota
+	statExact
+	statMinimal // core.checkStat
+	statNoCTime // core.trustCTime
+)
+
+func statRuleOf(config git.Config, exact bool) statRule {
+	check, _ := config.Get("core.checkstat")
+	switch {
+	case exact:
+		return statExact
+	case check == "minimal":
+		return statMinimal
+	case !config.Bool("core.trustctime", true):
+		return statNoCTime
 	}
-	if v, _ := config.Get("core.checkstat"); v == "minimal" {
-		return func(a, b []byte) bool {
-			return string(a[8:12]) == string(b[8:12]) && string(a[24:28]) == string(b[24:28]) && string(a[36:]) == string(b[36:])
-		}
+	return statDefault
+}
+
+// same compares two records.
+func (r statRule) same(a, b []byte) bool {
+	switch r {
+	case statExact:
+		return string(a) == string(b)
+	case statMinimal:
+		return string(a[8:12]) == string(b[8:12]) && string(a[24:28]) == string(b[24:28]) && string(a[36:]) == string(b[36:])
+	case statNoCTime:
+		return string(a[8:16]) == string(b[8:16]) && string(a[20:]) == string(b[20:])
 	}
-	from := 0
-	if !config.Bool("core.trustctime", true) {
-		from = 8
-	}
-	return func(a, b []byte) bool {
-		return string(a[from:16]) == string(b[from:16]) && string(a[20:]) == string(b[20:])
-	}
+	return string(a[:16]) == string(b[:16]) && string(a[20:]) == string(b[20:])
 }
 
 // sharedRules are the ignore rules that hold everywhere, the weightiest first.
@@ -319,17 +341,15 @@ func sharedRules(repo *git.Repo) ([]*ignore.List, error) {
 	}
 	var lists []*ignore.List
 	for _, file := range []string{filepath.Join(repo.CommonDir, "info", "exclude"), global} {
-		if file == "" {
-			continue
-		}
-		data, err := os.ReadFile(file)
+		data, err := readRules(file)
 		if err != nil {
-			if !gone(err) {
-				return nil, asidef("read '%s': %v", file, err)
-			}
-			continue
+			return nil, err
 		}
-		if list := ignore.Parse(data, "", false); !list.Empty() {
+		list := ignore.Parse(data, "", false)
+		if list.Disputed() {
+			return nil, asidef("a pattern in '%s' depends on git's version", file)
+		}
+		if !list.Empty() {
 			lists = append(lists, list)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/git-checkpoint/git-checkpoint/internal/attributes"
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
@@ -98,7 +99,10 @@ func (t *native) storeAll(ctx context.Context, todo []*change) error {
 	if len(todo) == 0 {
 		return nil
 	}
-	t.convert = newConverter(t.repo)
+	var err error
+	if t.convert, err = newConverter(t.repo); err != nil {
+		return err
+	}
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	work := func() {
@@ -142,7 +146,7 @@ func (t *native) storeOne(c *change) error {
 	if err != nil {
 		return err
 	}
-	if may == convertsAny {
+	if may == attributes.Any {
 		c.byGit = true
 		return nil
 	}
@@ -157,7 +161,7 @@ func (t *native) storeOne(c *change) error {
 			mode = index.ModeOf(fi)
 		}
 		c.Record = stat.Record(mode)
-		if may == convertsLines {
+		if may == attributes.LineEndings {
 			err = t.storeLines(c, disk, fi)
 		} else {
 			c.ID, err = t.writer.File(disk, fi)

@@ -66,8 +66,9 @@ type walk struct {
 	user, cache *index.View
 	userTime    uint32 // seconds: an entry whose file is not older is racy
 	cacheTime   uint32
-	same        func(a, b []byte) bool // two records
-	fileMode    bool                   // core.fileMode
+	settled     bool // the user's index is as it was when the private one was made
+	rule        statRule
+	fileMode    bool // core.fileMode
 	o           *Options
 	force       map[string]bool
 	command     *ignore.List   // patterns of the configuration; they come first
@@ -175,7 +176,7 @@ func (w *worker) work() {
 		w.stack = w.stack[:len(w.stack)-1]
 		w.busy++
 		w.mu.Unlock()
-		err = w.visit(v)
+		err = w.visit(&v)
 		w.mu.Lock()
 		w.busy--
 		if w.busy == 0 {
@@ -192,7 +193,7 @@ func (w *worker) push(v visit) {
 }
 
 // visit compares one directory.
-func (w *worker) visit(v visit) error {
+func (w *worker) visit(v *visit) error {
 	dir := v.place.path
 	err := w.enter(strings.TrimSuffix(dir, "/"))
 	if err == nil {
@@ -224,18 +225,28 @@ func (w *worker) visit(v visit) error {
 	slices.SortFunc(w.entries, func(a, b dirent) int { return bytes.Compare(a.name, b.name) })
 	w.users = children(w.users[:0], w.user, v.user, len(dir))
 	w.caches = children(w.caches[:0], w.cache, v.cache, len(dir))
-	for d, u, c := w.entries, w.users, w.caches; len(d)+len(u)+len(c) > 0; {
+	d, u, c := w.entries, w.users, w.caches
+	for len(d)+len(u)+len(c) > 0 {
+		if len(d) > 0 && len(u) > 0 && len(c) > 0 && bytes.Equal(d[0].name, u[0].name) && bytes.Equal(d[0].name, c[0].name) {
+			// Nearly always: the rest is not to slow this down.
+			if !w.asBefore(&d[0], &u[0], &c[0]) {
+				if err := w.compare(v, d[0].name, &d[0], &u[0], &c[0]); err != nil {
+					return err
+				}
+			}
+			d, u, c = d[1:], u[1:], c[1:]
+			continue
+		}
 		name := least(d, u, c)
-		var entry *dirent
-		var user, cache child
+		entry, user, cache := (*dirent)(nil), &nothing, &nothing
 		if len(d) > 0 && bytes.Equal(d[0].name, name) {
 			entry, d = &d[0], d[1:]
 		}
 		if len(u) > 0 && bytes.Equal(u[0].name, name) {
-			user, u = u[0], u[1:]
+			user, u = &u[0], u[1:]
 		}
 		if len(c) > 0 && bytes.Equal(c[0].name, name) {
-			cache, c = c[0], c[1:]
+			cache, c = &c[0], c[1:]
 		}
 		if string(name) == ".git" {
 			continue
@@ -245,6 +256,21 @@ func (w *worker) visit(v visit) error {
 		}
 	}
 	return nil
+}
+
+// nothing is what an index has of a name that it does not have.
+var nothing child
+
+// asBefore says whether a tracked file is as the private index has it, where
+// the user's index has not changed since: then that says nothing else.
+func (w *worker) asBefore(entry *dirent, user, cache *child) bool {
+	if !w.settled || entry.kind != kindFile || user.file.lo+1 != user.file.hi || cache.file.lo+1 != cache.file.hi ||
+		!user.below.empty() || !cache.below.empty() {
+		return false
+	}
+	c := cache.file.lo
+	st, err := w.stat(entry.name)
+	return err == nil && w.rule.same(w.cache.Record(c), st.record[:]) && !w.cache.SkipWorktree(c) && w.believed(w.cache, c, w.cacheTime)
 }
 
 func least(d []dirent, u, c []child) []byte {
@@ -317,20 +343,20 @@ func children(list []child, v *index.View, s span, prefix int) []child {
 }
 
 // compare looks at one name of a directory.
-func (w *worker) compare(v visit, name []byte, entry *dirent, user, cache child) error {
+func (w *worker) compare(v *visit, name []byte, entry *dirent, user, cache *child) error {
 	what := kindUnknown // nothing
-	var st fileStat
-	known := false
 	if entry != nil {
 		what = entry.kind
 		if what == kindUnknown {
-			err := error(nil)
-			if st, err = w.stat(name); err != nil && !gone(err) {
+			st, err := w.stat(name)
+			if err != nil && !gone(err) {
 				return asidef("look at '%s%s': %v", v.place.path, name, err)
-			} else if err != nil {
-				entry = nil
 			}
-			what, known = st.kind, true
+			if err != nil {
+				entry = nil
+			} else {
+				what = st.kind
+			}
 		}
 	}
 	switch {
@@ -344,7 +370,7 @@ func (w *worker) compare(v visit, name []byte, entry *dirent, user, cache child)
 			w.push(visit{place: w.below(v.place, name), user: user.below, cache: cache.below, was: -1})
 			return nil
 		}
-		included, err := w.untracked(v, name, entry, what, st, known, cache)
+		included, err := w.untracked(v, name, entry, what, cache)
 		if err != nil {
 			return err
 		}
@@ -353,7 +379,7 @@ func (w *worker) compare(v visit, name []byte, entry *dirent, user, cache child)
 		return w.untrackedDir(v, name, cache, false)
 	default:
 		w.dropAll(cache.below)
-		_, err := w.untracked(v, name, entry, what, st, known, cache)
+		_, err := w.untracked(v, name, entry, what, cache)
 		return err
 	}
 }
@@ -370,7 +396,7 @@ func (w *walk) below(p *place, name []byte) *place {
 }
 
 // tracked compares a path that the user's index has.
-func (w *worker) tracked(v visit, name []byte, entry *dirent, what kind, user, cache child) error {
+func (w *worker) tracked(v *visit, name []byte, entry *dirent, what kind, user, cache *child) error {
 	u, c := w.ours(user.file), first(cache.file)
 	if what == kindDir {
 		if w.user.Mode(u) == index.ModeGitlink {
@@ -413,7 +439,7 @@ func (w *walk) ours(s span) int {
 
 // file compares a file or symbolic link that is to be in the snapshot. u and c
 // are its entries, -1 where it has none.
-func (w *worker) file(dir string, name []byte, st fileStat, u, c int) error {
+func (w *worker) file(dir string, name []byte, st *fileStat, u, c int) error {
 	if !w.fileMode && st.kind == kindFile {
 		mode := index.ModeFile
 		if c >= 0 && regular(w.cache.Mode(c)) {
@@ -424,8 +450,8 @@ func (w *worker) file(dir string, name []byte, st fileStat, u, c int) error {
 		}
 		binary.BigEndian.PutUint32(st.record[24:], mode)
 	}
-	ofUser := u >= 0 && w.same(w.user.Record(u), st.record[:]) && w.believedOfUser(u)
-	if c >= 0 && !w.cache.SkipWorktree(c) && w.same(w.cache.Record(c), st.record[:]) && w.believed(w.cache, c, w.cacheTime) {
+	ofUser := u >= 0 && w.rule.same(w.user.Record(u), st.record[:]) && w.believedOfUser(u)
+	if c >= 0 && !w.cache.SkipWorktree(c) && w.rule.same(w.cache.Record(c), st.record[:]) && w.believed(w.cache, c, w.cacheTime) {
 		if ofUser && !bytes.Equal(w.user.ID(u), w.cache.ID(c)) {
 			// Both know the file as it is; git's word on its content counts.
 			w.take(u, c)
@@ -533,7 +559,7 @@ func (w *worker) skip(path, reason string) { w.skips = append(w.skips, Skip{path
 
 // untracked decides about a file or link that the user's index does not have,
 // and says whether it is part of the snapshot. There may be nothing.
-func (w *worker) untracked(v visit, name []byte, entry *dirent, what kind, st fileStat, known bool, cache child) (bool, error) {
+func (w *worker) untracked(v *visit, name []byte, entry *dirent, what kind, cache *child) (bool, error) {
 	c := first(cache.file)
 	if entry == nil || what == kindOther {
 		w.drop(c)
@@ -556,17 +582,15 @@ func (w *worker) untracked(v visit, name []byte, entry *dirent, what kind, st fi
 			return false, nil
 		}
 	}
-	if !known {
-		var err error
-		switch st, err = w.stat(name); {
-		case err != nil && gone(err):
-			w.drop(c)
-			return false, nil
-		case err != nil:
-			return false, asidef("look at '%s': %v", path, err)
-		case st.kind != what:
-			return false, asidef("'%s' changes", path)
-		}
+	st, err := w.stat(name)
+	switch {
+	case err != nil && gone(err):
+		w.drop(c)
+		return false, nil
+	case err != nil:
+		return false, asidef("look at '%s': %v", path, err)
+	case st.kind != what:
+		return false, asidef("'%s' changes", path)
 	}
 	if !forced && w.o.MaxFileSize > 0 && st.kind == kindFile && st.size > w.o.MaxFileSize {
 		w.skip(string(path), ReasonTooLarge)
@@ -578,7 +602,7 @@ func (w *worker) untracked(v visit, name []byte, entry *dirent, what kind, st fi
 
 // untrackedDir decides about a directory with nothing tracked in it. wasFile
 // says that the user's index has a file of its name.
-func (w *worker) untrackedDir(v visit, name []byte, cache child, wasFile bool) error {
+func (w *worker) untrackedDir(v *visit, name []byte, cache *child, wasFile bool) error {
 	path := append(append(w.path[:0], v.place.path...), name...)
 	w.path = path
 	ignored, err := w.excluded(v.place, path, true)
@@ -596,7 +620,7 @@ func (w *worker) untrackedDir(v visit, name []byte, cache child, wasFile bool) e
 
 // nested makes a repository inside the working tree, whose directory was just
 // listed, one entry.
-func (w *worker) nested(v visit) (done bool, err error) {
+func (w *worker) nested(v *visit) (done bool, err error) {
 	if !slices.ContainsFunc(w.entries, func(d dirent) bool { return string(d.name) == ".git" }) {
 		return false, nil
 	}
@@ -701,6 +725,9 @@ func (w *worker) rulesOf(p *place) (*ignore.List, error) {
 			p.readErr = asidef("read '%s.gitignore': %v", p.path, err)
 		}
 		p.rules = ignore.Parse(data, p.path, false)
+		if p.rules.Disputed() {
+			p.readErr = asidef("a pattern in '%s.gitignore' depends on git's version", p.path)
+		}
 	})
 	return p.rules, p.readErr
 }
