@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/output"
@@ -17,6 +18,10 @@ import (
 //go:generate go test -run TestManPageIsUpToDate . -update
 
 func main() {
+	if os.Getenv("GOGC") == "" {
+		// Most commands end before collecting garbage pays.
+		debug.SetGCPercent(400)
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go watchSignals(cancel)
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

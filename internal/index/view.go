@@ -41,10 +41,11 @@ type View struct {
 	trusted bool   // the checksum was compared
 }
 
-// NewView looks through an index. Everything that is wrong with its form is
-// found here, but for the checksum: see Check. The error wraps ErrCorrupt or
-// ErrUnsupported.
-func NewView(data []byte) (*View, error) {
+// NewView looks through an index. What is wrong with its form is found here,
+// but for the checksum: see Check. The order of the entries is not looked at
+// where known says that this was done before with the same bytes. The error
+// wraps ErrCorrupt or ErrUnsupported.
+func NewView(data []byte, known bool) (*View, error) {
 	if len(data) < headerSize+hashSize {
 		return nil, corruptf("%d bytes are too few", len(data))
 	}
@@ -64,7 +65,7 @@ func NewView(data []byte) (*View, error) {
 		return nil, corruptf("%d entries do not fit into %d bytes", count, len(data))
 	}
 	v.offsets = make([]uint32, count)
-	if err := v.scan(); err != nil {
+	if err := v.scan(known); err != nil {
 		return nil, err
 	}
 	return v, v.extensions()
@@ -90,7 +91,7 @@ func (x *Index) View() (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := NewView(data)
+	v, err := NewView(data, true)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (x *Index) View() (*View, error) {
 }
 
 // scan finds the entries and checks that they are what an index may hold, in order.
-func (v *View) scan() error {
+func (v *View) scan(known bool) error {
 	body := v.data[:len(v.data)-hashSize]
 	at := headerSize
 	var before []byte
@@ -135,8 +136,14 @@ func (v *View) scan() error {
 			return corruptf("entry %d is cut off", i)
 		}
 		path := e[head : head+n]
-		if err := v.check(i, path, before, flags); err != nil {
-			return err
+		if flags&(flagAssumeUnchanged|3<<flagStageShift) != 0 {
+			v.Special = true
+			v.Unmerged = v.Unmerged || flags&(3<<flagStageShift) != 0
+		}
+		if !known {
+			if err := v.check(i, path, before, flags); err != nil {
+				return err
+			}
 		}
 		switch binary.BigEndian.Uint32(e[24:]) {
 		case ModeFile, ModeExecutable, ModeSymlink:
@@ -157,10 +164,6 @@ func (v *View) scan() error {
 
 // check compares an entry with the one before.
 func (v *View) check(i int, path, before []byte, flags uint16) error {
-	if flags&(flagAssumeUnchanged|3<<flagStageShift) != 0 {
-		v.Special = true
-		v.Unmerged = v.Unmerged || flags&(3<<flagStageShift) != 0
-	}
 	if bytes.IndexByte(path, 0) >= 0 || len(path) == 0 || path[0] == '/' || path[len(path)-1] == '/' {
 		return corruptf("entry %d has the path %q", i, path)
 	}

@@ -107,10 +107,7 @@ func (n *Native) take(ctx context.Context, o Options) (*Snapshot, error) {
 
 func (t *native) run(ctx context.Context) error {
 	begun := time.Now()
-	if err := t.readUser(ctx); err != nil {
-		return err
-	}
-	if err := t.readBase(); err != nil {
+	if err := t.readIndexes(ctx); err != nil {
 		return err
 	}
 	if err := t.clock(); err != nil {
@@ -124,8 +121,8 @@ func (t *native) run(ctx context.Context) error {
 	if t.cached && slices.ContainsFunc(t.changes, func(c change) bool { return path.Base(c.Path) == ".gitattributes" }) {
 		// The rules that decide how files are stored changed with the files:
 		// what the cache knows was stored by the old ones.
-		t.cached, t.o.Key, t.out.Skipped = false, "", nil
-		if err := t.readBase(); err != nil {
+		t.out.Skipped = nil
+		if err := t.standIn(); err != nil {
 			return err
 		}
 		if err := t.look(ctx); err != nil {
@@ -158,11 +155,35 @@ func (t *native) run(ctx context.Context) error {
 	return t.finish()
 }
 
+// readIndexes reads the user's index and the private one, at the same time.
+func (t *native) readIndexes(ctx context.Context) error {
+	t.found, t.cached = t.loadKey(t.o.Key)
+	var kept sync.WaitGroup
+	var unmap func()
+	var unfit error
+	if t.cached {
+		kept.Go(func() { t.base, unmap, unfit = readKept(t.kept) })
+	}
+	err := t.readUser(ctx)
+	kept.Wait()
+	if unmap != nil {
+		t.unmap = append(t.unmap, unmap)
+	}
+	switch {
+	case err != nil:
+		return err
+	case t.base != nil:
+		return nil
+	case unfit != nil:
+		git.Trace("private index: %v", unfit)
+	}
+	return t.standIn()
+}
+
 // readUser reads the user's index. Its checksum is compared beside the walk,
 // unless this was done before.
 func (t *native) readUser(ctx context.Context) error {
-	path := filepath.Join(t.repo.Dir, "index")
-	data, info, err := t.read(path)
+	data, info, err := t.read(filepath.Join(t.repo.Dir, "index"))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		t.user, err = (&index.Index{}).View()
@@ -171,7 +192,13 @@ func (t *native) readUser(ctx context.Context) error {
 	case err != nil:
 		return t.unreadable(ctx, err)
 	}
-	if t.user, err = index.NewView(data); err != nil {
+	t.seen = userKey{Checksum: hex.EncodeToString(data[max(0, len(data)-20):]), Size: info.Size(), Time: info.ModTime().UnixNano()}
+	was := t.found.User
+	was.Head, was.Index = "", ""
+	if t.settled = t.cached && was == t.seen; t.settled {
+		t.seen = t.found.User
+	}
+	if t.user, err = index.NewView(data, t.settled); err != nil {
 		x, err := ReadUserIndex(ctx, t.repo) // by git, or the error that it has
 		if err != nil {
 			return err
@@ -181,12 +208,7 @@ func (t *native) readUser(ctx context.Context) error {
 		}
 	}
 	t.user.ModTime = info.ModTime()
-	now := userKey{Checksum: hex.EncodeToString(t.user.Checksum()), Size: info.Size(), Time: info.ModTime().UnixNano()}
-	t.found, t.cached = t.loadKey(t.o.Key)
-	was := t.found.User
-	t.seen, was.Head, was.Index = now, "", ""
-	if t.cached && was == now {
-		t.seen, t.settled = t.found.User, true
+	if t.settled {
 		t.trust = func() error { return nil }
 		return nil
 	}
@@ -205,21 +227,28 @@ func (t *native) unreadable(ctx context.Context, err error) error {
 	return asidef("the index: %v", err)
 }
 
-// readBase reads the private index that is kept. Without one that fits, the
-// user's entries stand for it.
-func (t *native) readBase() error {
-	if t.cached {
-		data, info, err := t.read(t.kept)
-		if err == nil {
-			if t.base, err = index.NewView(data); err == nil && !t.base.Unmerged {
-				t.base.ModTime = info.ModTime()
-				return nil
-			}
-		}
-		git.Trace("private index: %v", err)
-		t.cached = false
+// readKept reads a private index that was kept. It is good until unmap is called.
+func readKept(file string) (v *index.View, unmap func(), err error) {
+	data, info, unmap, err := mapFile(file)
+	if err != nil {
+		return nil, nil, err
 	}
-	t.base, t.settled = t.user, false
+	if v, err = index.NewView(data, true); err == nil && v.Unmerged {
+		err = errors.New("it has conflicts")
+	}
+	if err != nil {
+		unmap()
+		return nil, nil, err
+	}
+	v.ModTime = info.ModTime()
+	return v, unmap, nil
+}
+
+// standIn makes what the user's index says of its files stand for a private
+// index, where none is kept that fits.
+func (t *native) standIn() (err error) {
+	t.cached, t.settled = false, false
+	t.base = t.user
 	if !t.user.Special {
 		return nil
 	}
@@ -230,8 +259,7 @@ func (t *native) readBase() error {
 		}
 	}
 	data, _ := t.user.Splice(special)
-	var err error
-	if t.base, err = index.NewView(data); err != nil {
+	if t.base, err = index.NewView(data, true); err != nil {
 		return asidef("the index: %v", err)
 	}
 	t.base.ModTime = t.user.ModTime

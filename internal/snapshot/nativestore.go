@@ -293,10 +293,6 @@ func (t *native) assemble() error {
 		edits[i] = c.Edit
 		same = same && !c.Drop && c.base >= 0 && bytes.Equal(t.base.ID(c.base), c.ID[:]) && t.base.Mode(c.base) == modeOf(c.Record[:])
 	}
-	if t.tree = t.base.CacheTree(); t.tree == nil {
-		t.tree = &index.CacheTree{EntryCount: -1}
-		same = false
-	}
 	if len(edits) > 0 || !t.cached {
 		var at []int
 		t.data, at = t.base.Splice(edits)
@@ -304,13 +300,16 @@ func (t *native) assemble() error {
 			return err
 		}
 		var err error
-		if t.after, err = index.NewView(t.data); err != nil {
+		if t.after, err = index.NewView(t.data, true); err != nil {
 			return asidef("the private index: %v", err)
 		}
 	}
 	if root := t.base.Root(); same && root != nil {
 		t.out.Tree = hex.EncodeToString(root)
 		return nil
+	}
+	if t.tree = t.base.CacheTree(); t.tree == nil {
+		t.tree = &index.CacheTree{EntryCount: -1}
 	}
 	for i := range t.changes {
 		c := &t.changes[i]
@@ -400,6 +399,9 @@ func (t *native) keepNative(key string) error {
 	}
 	for _, at := range t.blur {
 		clear(t.data[at : at+4])
+	}
+	if t.tree == nil {
+		t.tree = t.base.CacheTree()
 	}
 	data, err := index.Seal(t.data, t.tree)
 	if err != nil {

@@ -1,0 +1,677 @@
+package snapshot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+)
+
+// TestTakersAgreeWithGit does random things to repositories and compares the
+// trees of both ways to take a snapshot with what git itself makes of the same
+// files (N.13, S0.17; DESIGN.md, "Speed": the oracle).
+//
+// GIT_CHECKPOINT_FUZZ is how long it goes on, and GIT_CHECKPOINT_SEED the one
+// repository to try, as the message of a failure names it.
+func TestTakersAgreeWithGit(t *testing.T) {
+	budget := 12 * time.Second
+	if v := os.Getenv("GIT_CHECKPOINT_FUZZ"); v != "" {
+		var err error
+		if budget, err = time.ParseDuration(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, last := uint64(1), uint64(1<<62)
+	if budget > time.Minute {
+		first = uint64(time.Now().UnixNano())
+	}
+	if v := os.Getenv("GIT_CHECKPOINT_SEED"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, last = n, n
+	}
+	t.Parallel()
+	end := time.Now().Add(budget)
+	compared, native, why := 0, 0, map[string]int{}
+	for seed := first; seed <= last && (time.Now().Before(end) || seed == first); seed++ {
+		w := newWorld(t, seed)
+		for range 12 {
+			for range 1 + w.rng.IntN(6) {
+				w.act()
+			}
+			w.compare()
+			if t.Failed() {
+				t.Fatalf("GIT_CHECKPOINT_SEED=%d\n%s", seed, strings.Join(w.log, "\n"))
+			}
+		}
+		compared, native = compared+w.compared, native+w.native
+		for reason, n := range w.aside {
+			why[reason] += n
+		}
+		os.RemoveAll(w.dir)
+	}
+	t.Logf("%d snapshots compared, %d of them native; left to git: %v", compared, native, why)
+	if last != first && native < compared/2 {
+		t.Errorf("only %d of %d snapshots were native", native, compared)
+	}
+}
+
+// world is a repository that things are done to.
+type world struct {
+	t    *testing.T
+	rng  *rand.Rand
+	dir  string // the working tree
+	home string
+	log  []string
+
+	options  Options
+	key      string
+	n        int
+	exact    bool // nothing hides a change that keeps size and time
+	compared int
+	native   int
+	aside    map[string]int
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	home, err := os.MkdirTemp(t.TempDir(), "world")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), home: home, dir: filepath.Join(home, "tree"), exact: true, aside: map[string]int{}}
+	w.git("init", "-q", "--initial-branch=main", w.dir)
+	for key, value := range map[string]string{"user.name": "A", "user.email": "a@example.org", "core.fsync": "none", "core.excludesFile": filepath.Join(home, "excludes"), "filter.up.clean": "tr a-z A-Z"} {
+		w.git("config", key, value)
+	}
+	for range 10 + w.rng.IntN(20) {
+		w.write()
+	}
+	if w.rng.IntN(4) > 0 {
+		w.git("add", "-A")
+		w.try("commit", "-q", "-m", "one")
+	}
+	return w
+}
+
+// try runs git, which may fail.
+func (w *world) try(args ...string) (string, error) {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = w.dir
+	if args[0] == "init" {
+		cmd.Dir = w.home
+	}
+	cmd.Env = append(os.Environ(), "HOME="+w.home, "XDG_CONFIG_HOME=", "GIT_CONFIG_NOSYSTEM=1", "GIT_EDITOR=true", "GIT_CONFIG_GLOBAL=/dev/null", "LC_ALL=C")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("git %q: %w: %s", args, err, stderr.String())
+	}
+	return string(out), err
+}
+
+func (w *world) git(args ...string) string {
+	w.t.Helper()
+	out, err := w.try(args...)
+	if err != nil {
+		w.t.Fatalf("%v\n%s", err, strings.Join(w.log, "\n"))
+	}
+	return out
+}
+
+func (w *world) note(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
+
+func pick[T any](w *world, list []T) T { return list[w.rng.IntN(len(list))] }
+
+var names = []string{
+	"a", "a-b", "a.c", "a0", "b", "c", "d", "x", "y.txt", "z.bin", "f.crlf", "g.up", "no", "keep", "keep.no", ".hidden", ".gitx", ".gitkeep",
+	" sp ace ", "-dash", ":colon", "st*r", "br[a]", "new\nline", "tab\t", "quo\"te", "back\\slash", "\xff\xfe", "é", "e\u0301", "~1", "git~x", strings.Repeat("long", 40),
+}
+
+// name is a path that may or may not be there.
+func (w *world) name() string {
+	parts := make([]string, 1+w.rng.IntN(3))
+	for i := range parts {
+		parts[i] = pick(w, names[:12+w.rng.IntN(len(names)-11)])
+	}
+	return strings.Join(parts, "/")
+}
+
+// existing is the path of something that is there, "" if there is nothing.
+func (w *world) existing(want func(fs.DirEntry) bool) string {
+	var list []string
+	filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil
+		case d.Name() == ".git":
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case path != w.dir && want(d):
+			rel, _ := filepath.Rel(w.dir, path)
+			list = append(list, rel)
+		}
+		return nil
+	})
+	if len(list) == 0 {
+		return ""
+	}
+	return pick(w, list)
+}
+
+func isFile(d fs.DirEntry) bool    { return d.Type().IsRegular() }
+func isDir(d fs.DirEntry) bool     { return d.IsDir() }
+func isThere(fs.DirEntry) bool     { return true }
+func (w *world) p(n string) string { return filepath.Join(w.dir, n) }
+
+func (w *world) content() []byte {
+	switch w.rng.IntN(12) {
+	case 0:
+		return nil
+	case 1:
+		return []byte("one\r\ntwo\r\n")
+	case 2:
+		return []byte("mixed\r\nlines\n")
+	case 3:
+		return []byte("nul\x00\r\n")
+	case 4:
+		return []byte("$Id$ \r$Id: x$\n")
+	case 5:
+		return bytes.Repeat([]byte{byte(w.rng.IntN(256)), byte(w.rng.IntN(256)), '\n'}, w.rng.IntN(3000))
+	}
+	w.n++
+	return fmt.Appendf(nil, "%d\n", w.n%100)
+}
+
+// write makes or overwrites a file.
+func (w *world) write() {
+	name := w.name()
+	if err := os.MkdirAll(filepath.Dir(w.p(name)), 0o777); err != nil {
+		return
+	}
+	if fi, err := os.Lstat(w.p(name)); err == nil && !fi.Mode().IsRegular() {
+		return
+	}
+	data := w.content()
+	if os.WriteFile(w.p(name), data, 0o666) == nil {
+		w.note("write %q %.20q", name, data)
+	}
+}
+
+// past gives a file a time at which its content is not racy.
+func (w *world) past(name string, by time.Duration) {
+	at := time.Now().Add(-by)
+	os.Chtimes(w.p(name), at, at)
+}
+
+var ignoreLines = []string{"no", "*.no", "!keep.no", "/a", "a/", "**/b", "x/**", "*", "!*/", "!.gitignore", "a/*", "!a/b", "d/x", "c/**/y.txt", "\\ sp*", "[a-c]", "#no", "br\\[a]", "é", "*\n!keep"}
+var attributeLines = []string{"*.crlf text=auto", "*.txt text", "* text=auto", "*.crlf eol=crlf", "*.up filter=up", "a/* -text", "* ident", "x text working-tree-encoding=UTF-16LE-BOM", "*.bin binary", "b -filter -text", "[attr]m filter=up", "*.c m", "*.txt diff=x"}
+
+// act does one random thing.
+func (w *world) act() {
+	switch w.rng.IntN(48) {
+	default:
+		w.write()
+	case 0, 1, 2:
+		if name := w.existing(isFile); name != "" {
+			data := w.content()
+			w.note("overwrite %q %.20q: %v", name, data, os.WriteFile(w.p(name), data, 0o666))
+		}
+	case 3, 4:
+		if name := w.existing(isFile); name != "" {
+			w.note("rm %q: %v", name, os.Remove(w.p(name)))
+		}
+	case 5:
+		if name := w.existing(isThere); name != "" {
+			w.note("rm -r %q: %v", name, os.RemoveAll(w.p(name)))
+		}
+	case 6:
+		if from, to := w.existing(isThere), w.name(); from != "" && os.MkdirAll(filepath.Dir(w.p(to)), 0o777) == nil {
+			w.note("mv %q %q: %v", from, to, os.Rename(w.p(from), w.p(to)))
+		}
+	case 7:
+		if name := w.existing(isFile); name != "" {
+			mode := pick(w, []fs.FileMode{0o755, 0o644, 0o600, 0o744, 0o654})
+			w.note("chmod %o %q: %v", mode, name, os.Chmod(w.p(name), mode))
+		}
+	case 8, 9:
+		name, target := w.name(), pick(w, []string{"a", "../a", "/etc/passwd", "nowhere", ".", "a/b", "\xff"})
+		if w.rng.IntN(2) == 0 {
+			if there := w.existing(isThere); there != "" {
+				name = there
+				os.RemoveAll(w.p(name))
+			}
+		}
+		if os.MkdirAll(filepath.Dir(w.p(name)), 0o777) == nil {
+			w.note("ln -s %q %q: %v", target, name, os.Symlink(target, w.p(name)))
+		}
+	case 10:
+		if name := w.existing(isFile); name != "" {
+			os.Remove(w.p(name))
+			os.Mkdir(w.p(name), 0o777)
+			inside := filepath.Join(name, pick(w, names))
+			w.note("rm %q; write %q: %v", name, inside, os.WriteFile(w.p(inside), w.content(), 0o666))
+		}
+	case 11:
+		if name := w.existing(isDir); name != "" {
+			os.RemoveAll(w.p(name))
+			w.note("rm -r %q; write it: %v", name, os.WriteFile(w.p(name), w.content(), 0o666))
+		}
+	case 12, 13:
+		if name := w.existing(isFile); name != "" {
+			w.past(name, time.Duration(1+w.rng.IntN(1000))*time.Minute)
+			w.note("touch the past %q", name)
+		}
+	case 14:
+		w.note("touch everything, long ago")
+		filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Name() == ".git" && d.IsDir() {
+				return fs.SkipDir
+			}
+			if err == nil && d.Type().IsRegular() {
+				at := time.Now().Add(-time.Hour)
+				os.Chtimes(path, at, at)
+			}
+			return nil
+		})
+	case 15:
+		if name := w.existing(isFile); name != "" && w.exact {
+			fi, err := os.Lstat(w.p(name))
+			if err != nil || fi.Size() == 0 {
+				return
+			}
+			time.Sleep(5 * time.Millisecond) // so that ctime differs
+			data := bytes.Repeat([]byte{byte('a' + w.rng.IntN(26))}, int(fi.Size()))
+			os.WriteFile(w.p(name), data, 0o666)
+			os.Chtimes(w.p(name), fi.ModTime(), fi.ModTime())
+			w.note("change %q, but not its size and time", name)
+		}
+	case 16:
+		at := pick(w, []time.Time{time.Unix(0, 0), time.Unix(1<<31+5, 0), time.Now().Add(time.Hour), time.Now()})
+		if name := w.existing(isFile); name != "" {
+			os.Chtimes(w.p(name), at, at)
+			w.note("touch %v %q", at, name)
+		}
+	case 17, 18, 19:
+		dir := "."
+		if w.rng.IntN(2) == 0 {
+			dir = w.existing(isDir)
+		}
+		name := filepath.Join(dir, ".gitignore")
+		data := pick(w, ignoreLines) + "\n" + pick(w, ignoreLines) + "\n"
+		w.note("write %q %q: %v", name, data, os.WriteFile(w.p(name), []byte(data), 0o666))
+	case 20:
+		file := pick(w, []string{filepath.Join(w.dir, ".git", "info", "exclude"), filepath.Join(w.home, "excludes")})
+		data := pick(w, ignoreLines) + "\n"
+		w.note("write %q %q: %v", file, data, os.WriteFile(file, []byte(data), 0o666))
+	case 21, 22:
+		dir := "."
+		if w.rng.IntN(2) == 0 {
+			dir = w.existing(isDir)
+		}
+		name := filepath.Join(dir, ".gitattributes")
+		data := pick(w, attributeLines) + "\n" + pick(w, attributeLines) + "\n"
+		if w.rng.IntN(4) == 0 {
+			w.note("rm %q: %v", name, os.Remove(w.p(name)))
+			return
+		}
+		w.note("write %q %q: %v", name, data, os.WriteFile(w.p(name), []byte(data), 0o666))
+	case 23:
+		key, value := pick(w, []string{"core.autocrlf", "core.fileMode", "core.trustCTime", "core.checkStat"}), ""
+		switch key {
+		case "core.autocrlf":
+			value = pick(w, []string{"true", "input", "false"})
+		case "core.checkStat":
+			value = pick(w, []string{"minimal", "default"})
+		default:
+			value = pick(w, []string{"true", "false"})
+		}
+		if value == "minimal" || key == "core.trustCTime" && value == "false" {
+			w.exact = false
+		}
+		w.note("git config %s %s", key, value)
+		w.git("config", key, value)
+	case 24, 25, 26, 27, 28, 29, 30, 31:
+		w.runGit()
+	case 32:
+		name := w.name()
+		if os.MkdirAll(w.p(name), 0o777) == nil {
+			_, err := w.try("-C", name, "init", "-q")
+			if w.rng.IntN(3) > 0 {
+				w.try("-C", name, "-c", "user.name=a", "-c", "user.email=a", "commit", "-q", "--allow-empty", "-m", fmt.Sprint(w.rng.IntN(1000)))
+			}
+			w.note("git init %q: %v", name, err)
+		}
+	case 33:
+		name := filepath.Join(w.name(), ".git")
+		if os.MkdirAll(filepath.Dir(w.p(name)), 0o777) == nil {
+			w.note("write %q: %v", name, os.WriteFile(w.p(name), []byte("gitdir: nowhere\n"), 0o666))
+		}
+	case 34:
+		name := w.name()
+		if os.MkdirAll(filepath.Dir(w.p(name)), 0o777) == nil {
+			w.note("mkfifo %q: %v", name, syscall.Mkfifo(w.p(name), 0o666))
+		}
+	case 35:
+		if name := w.existing(isFile); name != "" && w.rng.IntN(3) == 0 {
+			os.Remove(w.p(name))
+			w.note("rm, mkfifo %q: %v", name, syscall.Mkfifo(w.p(name), 0o666))
+		}
+	case 36:
+		dir := w.name()
+		if os.MkdirAll(w.p(dir), 0o777) == nil {
+			for i := range 70 {
+				os.WriteFile(w.p(filepath.Join(dir, fmt.Sprint("many", i))), fmt.Appendf(nil, "%d %d\n", i, w.rng.IntN(1000)), 0o666)
+			}
+			w.note("write 70 files in %q", dir)
+		}
+	case 37:
+		w.options = Options{}
+		switch w.rng.IntN(5) {
+		case 0:
+			w.options.MaxFileSize = int64(w.rng.IntN(100))
+		case 1:
+			w.options.Exclude = []string{pick(w, ignoreLines), pick(w, ignoreLines)}
+		case 2:
+			w.options.Omit = map[string]bool{w.existing(isFile): true, w.name(): true}
+		case 3:
+			w.options.Force = []string{w.existing(isThere), w.name()}
+		case 4:
+			w.options.Exact = true
+		}
+		if w.options.Force != nil && w.options.Force[0] == "" {
+			w.options.Force = nil
+		}
+		w.note("options %+v", w.options)
+	case 38:
+		w.note("the cache is gone")
+		w.key = ""
+	case 39:
+		time.Sleep(1100 * time.Millisecond)
+		w.note("sleep")
+	}
+}
+
+// runGit does something by git.
+func (w *world) runGit() {
+	name := w.existing(isThere)
+	if name == "" || w.rng.IntN(3) == 0 {
+		name = "."
+	}
+	lines := [][]string{
+		{"add", "-A"}, {"add", "--", name}, {"add", "-N", "--", name}, {"add", "-f", "--", name}, {"reset", "-q"}, {"reset", "-q", "--hard"}, {"rm", "-q", "-r", "--cached", "--", name},
+		{"commit", "-q", "-m", "x"}, {"commit", "-q", "-a", "-m", "x"}, {"stash", "-q"}, {"stash", "pop", "-q"}, {"stash", "-q", "-u"}, {"status"}, {"update-index", "-q", "--refresh"},
+		{"checkout", "-q", "-b", fmt.Sprint("b", w.rng.IntN(3))}, {"checkout", "-q", fmt.Sprint("b", w.rng.IntN(3))}, {"checkout", "-q", "-f", "main"},
+		{"merge", "-q", "--no-edit", fmt.Sprint("b", w.rng.IntN(3))}, {"merge", "--abort"}, {"cherry-pick", fmt.Sprint("b", w.rng.IntN(3))}, {"cherry-pick", "--abort"},
+		{"update-index", "--assume-unchanged", "--", name}, {"update-index", "--skip-worktree", "--", name}, {"update-index", "--no-skip-worktree", "--", name}, {"update-index", "--chmod=+x", "--", name},
+		{"update-index", "--index-version", fmt.Sprint(2 + w.rng.IntN(3))}, {"update-index", "--split-index"}, {"update-index", "--no-split-index"}, {"update-index", "--untracked-cache"},
+		{"sparse-checkout", "set", "a", "d"}, {"sparse-checkout", "disable"}, {"gc", "-q"}, {"repack", "-a", "-d", "-q"}, {"clean", "-f", "-d", "-q"}, {"read-tree", "HEAD"},
+		{"add", "--renormalize", "."}, {"worktree", "add", "-q", "--detach", fmt.Sprint("a/w", w.rng.IntN(9))}, {"mv", "--", name, w.name()},
+	}
+	args := pick(w, lines)
+	_, err := w.try(args...)
+	result := ""
+	if err != nil {
+		result = " (failed)"
+	}
+	w.note("git %q%s", args, result)
+}
+
+// oracle is the tree that git makes of the files: of a fresh index with the
+// user's entries and nothing else of it. It is "" where git cannot.
+func (w *world) oracle(skipped []Skip) (tree, refused string) {
+	file := filepath.Join(w.home, "oracle-index")
+	os.Remove(file)
+	run := func(stdin string, args ...string) (string, error) {
+		cmd := exec.Command("git", append([]string{"-c", "core.safecrlf=false", "-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false", "-c", "index.version=2"}, args...)...)
+		cmd.Dir = w.dir
+		cmd.Env = append(os.Environ(), "HOME="+w.home, "XDG_CONFIG_HOME=", "GIT_CONFIG_NOSYSTEM=1", "GIT_INDEX_FILE="+file, "GIT_CONFIG_GLOBAL=/dev/null", "LC_ALL=C")
+		cmd.Stdin = strings.NewReader(stdin)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			err = fmt.Errorf("git %q: %w: %s", args, err, stderr.String())
+		}
+		return string(out), err
+	}
+	must := func(stdin string, args ...string) []string {
+		out, err := run(stdin, args...)
+		if err != nil {
+			w.t.Fatalf("%v\n%s", err, strings.Join(w.log, "\n"))
+		}
+		return strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+	}
+	repo, err := git.Open(w.t.Context(), w.dir)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	user, err := ReadUserIndex(w.t.Context(), repo)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	look := NewLstat(repo)
+	entries, tracked := map[string]index.Entry{}, map[string]bool{}
+	var info, absent strings.Builder
+	for _, e := range user.Entries {
+		tracked[e.Path] = true
+		if _, ok := entries[e.Path]; ok && e.Stage == 3 {
+			continue
+		}
+		fi, _ := look.Get(e.Path)
+		if e.SkipWorktree && fi == nil && e.Stage == 0 {
+			if e.IntentToAdd {
+				continue
+			}
+			absent.WriteString(e.Path + "\x00")
+		}
+		entries[e.Path] = e
+	}
+	for _, s := range skipped {
+		if s.Reason == ReasonSpecial {
+			delete(entries, s.Path)
+		}
+	}
+	for _, e := range entries {
+		fmt.Fprintf(&info, "%o %s\t%s\x00", e.Mode, e.ID, e.Path)
+	}
+	must(info.String(), "update-index", "-z", "--index-info")
+	if absent.Len() > 0 {
+		must(absent.String(), "update-index", "-z", "--skip-worktree", "--stdin")
+	}
+	args := []string{"add", "-A", "--sparse", "--", "."}
+	for _, s := range skipped {
+		if s.Reason == ReasonNoCommit || s.Reason == ReasonSpecial {
+			args = append(args, ":(exclude,literal)"+s.Path)
+		}
+	}
+	if _, err := run("", args...); err != nil {
+		return "", err.Error()
+	}
+	for _, p := range w.options.Force {
+		if fi, _ := look.Get(p); fi != nil && !fi.IsDir() && !tracked[p] {
+			run("", "add", "-f", "--sparse", "--", ":(literal)"+p)
+		}
+	}
+	list := []string{"ls-files", "-z", "--others", "--exclude-standard"}
+	for _, pattern := range w.options.Exclude {
+		list = append(list, "--exclude="+pattern)
+	}
+	os.Remove(file + ".user")
+	included := map[string]bool{}
+	if len(w.options.Exclude) > 0 {
+		out := w.git(list...)
+		for p := range strings.SplitSeq(out, "\x00") {
+			included[strings.TrimSuffix(p, "/")] = true
+		}
+	}
+	var remove strings.Builder
+	for _, p := range must("", "ls-files", "-z") {
+		if tracked[p] || slices.Contains(w.options.Force, p) {
+			continue
+		}
+		fi, _ := look.Get(p)
+		if w.options.MaxFileSize > 0 && fi != nil && fi.Mode().IsRegular() && fi.Size() > w.options.MaxFileSize || w.options.Omit[p] || len(w.options.Exclude) > 0 && !included[p] {
+			remove.WriteString(p + "\x00")
+		}
+	}
+	if remove.Len() > 0 {
+		must(remove.String(), "update-index", "-z", "--force-remove", "--stdin")
+	}
+	out, err := run("", "write-tree", "--missing-ok")
+	if err != nil {
+		w.t.Fatalf("%v\n%s", err, strings.Join(w.log, "\n"))
+	}
+	return strings.TrimSpace(out), ""
+}
+
+// compare takes the snapshot in each way, and with git.
+func (w *world) compare() {
+	w.t.Helper()
+	ctx := w.t.Context()
+	repo, err := git.Open(ctx, w.dir)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	before, _ := os.ReadFile(filepath.Join(w.dir, ".git", "index"))
+	o := w.options
+	o.Key = w.key
+	// One of them goes into the repository, where its index can be kept.
+	keepsNative := w.rng.IntN(4) > 0
+	o.Scratch = keepsNative
+	byGit, gitErr := (&ByGit{Repo: repo}).Take(ctx, o)
+	if gitErr == nil {
+		defer byGit.Discard()
+	}
+	o.Scratch = !keepsNative
+	native, err := (&Native{Repo: repo}).take(ctx, o)
+	var a aside
+	w.compared++
+	if errors.As(err, &a) {
+		reason, _, _ := strings.Cut(a.why, "'")
+		w.aside[reason]++
+		native = nil
+	} else if err != nil {
+		if gitErr == nil {
+			w.t.Errorf("native: %v", err)
+		}
+		return
+	} else {
+		defer native.Discard()
+		w.native++
+	}
+	if after, _ := os.ReadFile(filepath.Join(w.dir, ".git", "index")); !bytes.Equal(before, after) {
+		w.t.Error("the user's index was written")
+	}
+	if gitErr != nil {
+		if _, refused := w.oracle(nil); refused == "" {
+			w.t.Errorf("by git: %v", gitErr)
+		}
+		if native != nil {
+			w.t.Errorf("native saved what git does not: %v", gitErr)
+		}
+		return
+	}
+	want, refused := w.oracle(byGit.Skipped)
+	if refused != "" {
+		w.t.Errorf("git refuses what was taken: %s", refused)
+		return
+	}
+	for name, s := range map[string]*Snapshot{"by git": byGit, "native": native} {
+		if s == nil {
+			continue
+		}
+		if s.Tree != want {
+			diff := w.differs(s, want)
+			w.t.Errorf("%s: tree %s, want %s\n%s", name, s.Tree, want, diff)
+		}
+		if fmt.Sprintf("%q", s.Unprotected) != fmt.Sprintf("%q", byGit.Unprotected) {
+			w.t.Errorf("%s: unprotected %q, by git %q", name, s.Unprotected, byGit.Unprotected)
+		}
+		if got := skippedOf(s); got != skippedOf(byGit) {
+			w.t.Errorf("%s: skipped %s, by git %s", name, got, skippedOf(byGit))
+		}
+		if w.options.Exact {
+			w.files(name, s)
+		}
+	}
+	keep := byGit
+	if keepsNative {
+		keep = native
+	}
+	if keep == nil || w.rng.IntN(5) == 0 {
+		w.note("-- compared; not kept")
+		return
+	}
+	w.key = fmt.Sprintf("%040d", w.compared)
+	if err := keep.Keep(w.key); err != nil {
+		w.t.Errorf("keep: %v", err)
+	}
+	w.note("-- compared; kept: native %v", keepsNative)
+}
+
+// differs says how a snapshot's tree differs from another.
+func (w *world) differs(s *Snapshot, want string) string {
+	cmd := exec.Command("git", "diff-tree", "-r", want, s.Tree)
+	cmd.Dir = w.dir
+	cmd.Env = append(os.Environ(), s.Env...)
+	out, err := cmd.CombinedOutput()
+	return fmt.Sprintf("%s (%v)", out, err)
+}
+
+func skippedOf(s *Snapshot) string {
+	list := slices.Clone(s.Skipped)
+	slices.SortFunc(list, func(a, b Skip) int { return strings.Compare(a.Path, b.Path) })
+	return fmt.Sprintf("%q", list)
+}
+
+// files compares the list of files with the tree, and its stat data with the disk.
+func (w *world) files(name string, s *Snapshot) {
+	var got, want strings.Builder
+	for _, e := range s.Files.Entries {
+		fmt.Fprintf(&got, "%06o %s\t%s\x00", e.Mode, e.ID, e.Path)
+		fi, err := os.Lstat(w.p(e.Path))
+		if err == nil && (fi.Mode().IsRegular() || fi.Mode()&fs.ModeSymlink != 0) && e.Stat != index.StatOf(fi) && name == "native" {
+			w.t.Errorf("%s: the stat data of %q is %+v, not %+v", name, e.Path, e.Stat, index.StatOf(fi))
+		}
+	}
+	cmd := exec.Command("git", "ls-tree", "-r", "-z", s.Tree)
+	cmd.Dir = w.dir
+	cmd.Env = append(os.Environ(), s.Env...)
+	out, err := cmd.Output()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(out), "\x00")
+	slices.SortFunc(lines, func(a, b string) int {
+		_, a, _ = strings.Cut(a, "\t")
+		_, b, _ = strings.Cut(b, "\t")
+		return strings.Compare(a, b)
+	})
+	for _, line := range lines {
+		meta, path, ok := strings.Cut(line, "\t")
+		if fields := strings.Fields(meta); ok {
+			fmt.Fprintf(&want, "%s %s\t%s", fields[0], fields[2], path)
+		}
+	}
+	if got.String() != want.String() {
+		w.t.Errorf("%s: the files are %q, the tree has %q", name, got.String(), want.String())
+	}
+}
