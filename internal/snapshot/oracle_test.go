@@ -348,6 +348,7 @@ func (w *world) act() {
 		}
 		if value == "minimal" || key == "core.trustCTime" && value == "false" {
 			w.exact = false
+			clear(w.hidden) // and git is right not to see
 		}
 		w.note("git config %s %s", key, value)
 		w.git("config", key, value)
@@ -524,7 +525,10 @@ func (w *world) oracle(skipped []Skip) (tree, refused string) {
 	if len(w.options.Exclude) > 0 {
 		out := w.git(list...)
 		for p := range strings.SplitSeq(out, "\x00") {
-			included[strings.TrimSuffix(p, "/")] = true
+			if p != "" {
+				included[strings.TrimSuffix(p, "/")] = true
+				run(p, "--literal-pathspecs", "add", "-f", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
+			}
 		}
 	}
 	var remove strings.Builder
