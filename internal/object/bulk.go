@@ -57,8 +57,12 @@ func (s *Program) bulk(ctx context.Context, ids []string) *Batch {
 	return s.batch
 }
 
+// fewInProcess is how many objects are read sooner here than git is started
+// and read from: see ARCHITECTURE.md, "Which store does what".
+const fewInProcess = 512
+
 func (s *InProcess) bulk(ctx context.Context, ids []string) *Batch {
-	if s.indexSize() <= indexLimit {
+	if len(ids) <= fewInProcess {
 		return nil
 	}
 	for _, id := range ids {
