@@ -14,15 +14,20 @@ import (
 // and builds the graph of them. A run that cannot be read does not hide the
 // others: its node has a Fault.
 func Load(ctx context.Context, repo *refs.Repository) (*Graph, error) {
-	runs, err := repo.Runs(ctx)
+	list, err := repo.List(ctx, "runs", refs.RunPrefix, refs.NotesPrefix)
 	if err != nil {
 		return nil, err
 	}
-	nodes := make([]Node, len(runs))
-	for i, r := range runs {
-		nodes[i] = Node{Run: r.Name, Tip: r.Tip}
+	var nodes []Node
+	noted := map[string]string{} // what each run's notes ref holds
+	for _, ref := range list {
+		if run, ok := strings.CutPrefix(ref.Name, refs.RunPrefix); ok {
+			nodes = append(nodes, Node{Run: run, Tip: ref.ID})
+		} else {
+			noted[strings.TrimPrefix(ref.Name, refs.NotesPrefix)] = ref.ID
+		}
 	}
-	if len(runs) > 0 {
+	if len(nodes) > 0 {
 		batch, err := object.OpenBatch(ctx, repo.Git())
 		if err != nil {
 			return nil, err
@@ -31,7 +36,7 @@ func Load(ctx context.Context, repo *refs.Repository) (*Graph, error) {
 		if err := readTips(batch, nodes); err != nil {
 			return nil, err
 		}
-		if err := readJournals(batch, nodes); err != nil {
+		if err := readJournals(batch, nodes, noted); err != nil {
 			return nil, err
 		}
 	}
@@ -71,18 +76,23 @@ func lacks(what string, err error) string {
 }
 
 // readJournals reads the note on each run's start commit: at any fan-out, the
-// likely ones first.
-func readJournals(batch *object.Batch, nodes []Node) error {
-	var left []*Node
+// likely ones first. It names the commits of the notes, not their refs, which
+// git would look for in many places.
+func readJournals(batch *object.Batch, nodes []Node, noted map[string]string) error {
+	var left, without []*Node
 	for i := range nodes {
-		if nodes[i].Fault == "" && object.IsID(nodes[i].Start) {
-			left = append(left, &nodes[i])
+		switch n := &nodes[i]; {
+		case n.Fault != "" || !object.IsID(n.Start):
+		case noted[n.Run] == "":
+			without = append(without, n)
+		default:
+			left = append(left, n)
 		}
 	}
 	for levels := 0; levels <= 2 && len(left) > 0; levels++ {
 		names := make([]string, len(left))
 		for i, n := range left {
-			names[i] = refs.NotesRef(n.Run) + ":" + fanOut(n.Start, levels)
+			names[i] = noted[n.Run] + ":" + fanOut(n.Start, levels)
 		}
 		var missed []*Node
 		err := batch.ReadAll(names, func(i int, _ string, _ object.Kind, data []byte, err error) error {
@@ -101,7 +111,7 @@ func readJournals(batch *object.Batch, nodes []Node) error {
 		}
 		left = missed
 	}
-	return readStarts(batch, left)
+	return readStarts(batch, append(left, without...))
 }
 
 // read takes in what a journal says.
