@@ -267,7 +267,8 @@ func (w *Worktree) answerFork(ctx context.Context, req DescendRequest, result *D
 		return err
 	}
 	if op != nil && op.Kind == opFork && !req.DryRun {
-		if result.Restore, err = w.Continue(ctx); err != nil {
+		// Whoever began it may have come to its end meanwhile.
+		if result.Restore, err = w.Continue(ctx); err != nil && code(err, "") != "nothing-in-progress" {
 			return err
 		}
 	}
