@@ -141,7 +141,8 @@ func deliveryKey(run, start string) string {
 // journal pinned ErrIntegrity.
 func pinnedPlan(ctx context.Context, repo *refs.Repository, run string, planned Planned) (*Plan, map[string]string, error) {
 	if planned.Plan == "" {
-		return nil, nil, fault.New(fault.NotFound, "no-plan", "run '%s' has no plan", run)
+		return nil, nil, fault.New(fault.NotFound, "no-plan", "run '%s' has no plan", run).
+			WithHint("git checkpoint run FILE executes a plan as a new run")
 	}
 	seed, err := repo.Ref(ctx, refs.SeedRef(run))
 	if err != nil {

@@ -493,6 +493,9 @@ func ReadPruned(ctx context.Context, repo *refs.Repository, tree string) ([]Prun
 	if err != nil {
 		return nil, damaged(err)
 	}
+	if !slices.ContainsFunc(entries, func(e object.TreeEntry) bool { return e.Name == prunedFile }) {
+		return nil, damaged(fmt.Errorf("there is no '%s'", prunedFile))
+	}
 	var list []Pruned
 	for _, e := range entries {
 		if e.Name != prunedFile {

@@ -45,11 +45,11 @@ type own struct {
 // over each fault. The error is for what kept it from checking.
 func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
 	v := &verifier{w: w, yield: yield, names: map[string]string{}, own: map[string][]own{}, planned: map[string]bool{}, damaged: map[string]bool{}}
-	v.surroundings(ctx)
 	list, err := v.refs(ctx)
 	if err != nil {
 		return err
 	}
+	v.surroundings(ctx)
 	runs, noted := map[string]bool{}, map[string]bool{}
 	for _, r := range list {
 		if run, ok := strings.CutPrefix(r.name, refs.RunPrefix); ok {
@@ -76,7 +76,7 @@ func (w *Worktree) Verify(ctx context.Context, yield func(Finding)) error {
 		case r.name == refs.PrunedRef:
 			v.tips = append(v.tips, r.id)
 			if _, err := w.pruned(ctx, r.id); err != nil {
-				v.found(code(err, "pruned-damaged"), r.name, r.id, "the list of pruned runs: %v", err)
+				v.found(code(err, "pruned-damaged"), r.name, r.id, "%v", err)
 			}
 		default: // what was fetched from a remote
 			v.tips = append(v.tips, r.id)
@@ -114,13 +114,16 @@ func (v *verifier) surroundings(ctx context.Context) {
 	if err := v.w.repo.CheckCurrent(ctx); err != nil {
 		v.found(code(err, "ref-damaged"), refs.Current, "", "%v", err)
 	}
-	if _, err := v.w.repo.Head(ctx); err != nil {
-		v.found(code(err, "head-damaged"), "HEAD", "", "%v", err)
-	}
 	if v.w.git.Top != "" {
 		if _, err := snapshot.ReadUserIndex(ctx, v.w.git); err != nil {
 			v.found("index-damaged", "", "", "%v", err)
 		}
+	}
+	if v.unlisted {
+		return // these would only say it again
+	}
+	if _, err := v.w.repo.Head(ctx); err != nil {
+		v.found(code(err, "head-damaged"), "HEAD", "", "%v", err)
 	}
 	if err := v.w.git.Command(ctx, "worktree", "list", "--porcelain").Run(); err != nil {
 		v.found("worktrees-damaged", "", "", "list the worktrees: %v", err)
