@@ -347,7 +347,7 @@ func gitFile(d *damaged) damage {
 		line := pick(d, []string{"[checkpoint]\n\tautoCheckpoint = perhaps\n", "[checkpoint \"snapshot\"]\n\tmaxFileSize = -3q\n", "[checkpoint]\n\tnone = 1\n", "[core]\n\trepositoryFormatVersion = 9\n",
 			"[extensions]\n\tobjectFormat = sha3\n", "[core]\n\tbare = perhaps\n", "[include]\n\tpath = config\n", "[core]\n\tcompression = 99\n"})
 		d.put("config", d.get("config")+line)
-		return damage{what: fmt.Sprintf("config: %q is added", line), names: []string{"config", "checkpoint.", "maxFileSize", "bare", "Format", "compression", "include"}}
+		return damage{what: fmt.Sprintf("config: %q is added", line), names: []string{"config", "checkpoint.", "maxFileSize", "bare", "Format", "compression", "include", "repo version"}}
 	}
 	name := pick(d, []string{"objects/info/alternates", "info/grafts", "info/attributes", "info/exclude", "commondir", "objects/info/commit-graph", "objects/info/packs", "MERGE_HEAD", "sequencer/todo", "rebase-merge/onto"})
 	content := pick(d, []string{"", "\x00\x00", "/nowhere/at/all\n", "../../../x\n", strings.Repeat("0", 40) + "\n", d.s.refs["refs/checkpoints/runs/base"] + "\n"})
