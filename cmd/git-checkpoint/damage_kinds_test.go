@@ -141,8 +141,10 @@ func packedRefs(d *damaged) damage {
 	return damage{what: fmt.Sprintf("packed-refs: the line of %s is %q", name, lines[i]), names: names}
 }
 
+// refLock leaves a lock; not that of packed-refs, for which every deletion of a
+// ref waits ten seconds.
 func refLock(d *damaged) damage {
-	name := pick(d, []string{"refs/checkpoints/runs/again.lock", "packed-refs.lock", "HEAD.lock", "CHECKPOINT_HEAD.lock", "refs/notes/checkpoints/again.lock", "index.lock", "config.lock"})
+	name := pick(d, []string{"refs/checkpoints/runs/again.lock", "HEAD.lock", "CHECKPOINT_HEAD.lock", "refs/notes/checkpoints/again.lock", "index.lock", "config.lock"})
 	d.put(name, "")
 	return damage{what: name + " is left", benign: true}
 }

@@ -28,7 +28,7 @@ import (
 // GIT_CHECKPOINT_FUZZ=<duration> goes on for that long with other ones, and
 // GIT_CHECKPOINT_FUZZ_SEED=<number> repeats one: the same damage at the same
 // place, though some ids are others.
-const damageCases = 24
+const damageCases = 20
 
 // N.8: a repository with everything in it is damaged at random: refs, notes,
 // objects, packs, git's files and ours. No command panics, each failure is one
