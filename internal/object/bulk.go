@@ -107,8 +107,8 @@ func (b *Batch) each(ids []string, visit func(i int, kind Kind, size int64, body
 }
 
 // readTrees reads trees and checks that each is the one that its id says.
-func readTrees(ctx context.Context, store Store, objectFormat string, hashLen int, ids []string) (map[string][]TreeEntry, error) {
-	trees := make(map[string][]TreeEntry, len(ids))
+func readTrees(ctx context.Context, store Store, objectFormat string, ids []string) (map[string][]rawEntry, error) {
+	trees := make(map[string][]rawEntry, len(ids))
 	err := ReadEach(ctx, store, ids, func(i int, kind Kind, size int64, body io.Reader) error {
 		id := ids[i]
 		if kind != Tree {
@@ -121,9 +121,9 @@ func readTrees(ctx context.Context, store Store, objectFormat string, hashLen in
 		if ID(objectFormat, Tree, data) != id {
 			return unreadable(id, errMismatch)
 		}
-		entries, err := ParseTree(data, hashLen)
+		entries, err := parseRaw(data, len(id)/2)
 		if err != nil {
-			return damagedTree(id, err)
+			return fault.New(fault.Integrity, "tree-damaged", "read tree %s: %w", id, err)
 		}
 		trees[id] = entries
 		return nil
@@ -132,8 +132,4 @@ func readTrees(ctx context.Context, store Store, objectFormat string, hashLen in
 		err = fault.New(fault.Integrity, "tree-damaged", "list the files of a tree: %w", err).WithHint("git fsck tells what is missing")
 	}
 	return trees, err
-}
-
-func damagedTree(id string, err error) error {
-	return fault.New(fault.Integrity, "tree-damaged", "read tree %s: %w", id, err)
 }

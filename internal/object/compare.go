@@ -1,7 +1,10 @@
 package object
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,10 +37,6 @@ type Change struct {
 func Compare(ctx context.Context, store Store, objectFormat, from, to string) (*Difference, error) {
 	c := comparison{Difference: Difference{Trees: map[string]string{}}, empty: EmptyTree(objectFormat)}
 	c.descend("", from, to)
-	hashLen := 20
-	if objectFormat == "sha256" {
-		hashLen = 32
-	}
 	for len(c.next) > 0 {
 		level := c.next
 		c.next = nil
@@ -51,14 +50,9 @@ func Compare(ctx context.Context, store Store, objectFormat, from, to string) (*
 				}
 			}
 		}
-		trees, err := readTrees(ctx, store, objectFormat, hashLen, ids)
+		trees, err := readTrees(ctx, store, objectFormat, ids)
 		if err != nil {
 			return nil, err
-		}
-		for id, entries := range trees {
-			if err := sortByName(entries); err != nil {
-				return nil, damagedTree(id, err)
-			}
 		}
 		for _, p := range level {
 			c.directory(p.dir, trees[p.from], trees[p.to])
@@ -88,12 +82,12 @@ func (c *comparison) descend(dir, from, to string) {
 }
 
 // directory compares the entries of one directory, both sorted by name.
-func (c *comparison) directory(dir string, from, to []TreeEntry) {
+func (c *comparison) directory(dir string, from, to []rawEntry) {
 	if dir != "" {
 		dir += "/"
 	}
 	for len(from) > 0 || len(to) > 0 {
-		var f, t TreeEntry
+		var f, t rawEntry
 		order := 0
 		switch {
 		case len(from) == 0:
@@ -101,7 +95,7 @@ func (c *comparison) directory(dir string, from, to []TreeEntry) {
 		case len(to) == 0:
 			order = -1
 		default:
-			order = strings.Compare(from[0].Name, to[0].Name)
+			order = bytes.Compare(from[0].name, to[0].name)
 		}
 		if order <= 0 {
 			f, from = from[0], from[1:]
@@ -109,57 +103,81 @@ func (c *comparison) directory(dir string, from, to []TreeEntry) {
 		if order >= 0 {
 			t, to = to[0], to[1:]
 		}
-		c.entry(dir, f, t)
+		if f.mode != t.mode || !bytes.Equal(f.id, t.id) {
+			c.entry(dir, f, t)
+		}
 	}
 }
 
-func (c *comparison) entry(dir string, f, t TreeEntry) {
-	if f.Mode == t.Mode && f.ID == t.ID {
-		return
-	}
-	path := dir + f.Name
-	if f.Name == "" {
-		path = dir + t.Name
-	}
-	change := Change{Path: path}
+// entry adds an entry that differs.
+func (c *comparison) entry(dir string, f, t rawEntry) {
+	change := Change{Path: dir + cmp.Or(string(f.name), string(t.name))}
 	var fromTree, toTree string
-	if f.Mode == ModeTree {
-		fromTree = f.ID
+	if f.mode == ModeTree {
+		fromTree = hex.EncodeToString(f.id)
 	} else {
-		change.FromMode, change.FromID = f.Mode, f.ID
+		change.FromMode, change.FromID = f.mode, hex.EncodeToString(f.id)
 	}
-	if t.Mode == ModeTree {
-		toTree = t.ID
+	if t.mode == ModeTree {
+		toTree = hex.EncodeToString(t.id)
 	} else {
-		change.ToMode, change.ToID = t.Mode, t.ID
+		change.ToMode, change.ToID = t.mode, hex.EncodeToString(t.id)
 	}
 	if change.FromMode != 0 || change.ToMode != 0 {
 		c.Changes = append(c.Changes, change)
 	}
-	c.descend(path, fromTree, toTree)
+	c.descend(change.Path, fromTree, toTree)
 }
 
-// sortByName sorts the entries of a tree by their names alone (in a tree a
-// directory sorts as if its name ended in '/'), normalises their modes, and
-// checks the names.
-func sortByName(entries []TreeEntry) error {
-	for i := range entries {
-		e := &entries[i]
-		if e.Name == "." || e.Name == ".." || strings.Contains(e.Name, "/") || strings.EqualFold(e.Name, ".git") {
-			return fmt.Errorf("it holds '%s'", e.Name)
+// rawEntry is an entry of a tree as it stands there: most are alike on both
+// sides and need no more.
+type rawEntry struct {
+	mode     uint32
+	name, id []byte
+}
+
+// parseRaw reads a tree's content, sorts it by the names alone (in a tree a
+// directory sorts as if its name ended in '/'), normalises modes, and checks
+// the names.
+func parseRaw(data []byte, hashLen int) ([]rawEntry, error) {
+	entries := make([]rawEntry, 0, len(data)/(hashLen+16))
+	sorted := true
+	for len(data) > 0 {
+		space, end := bytes.IndexByte(data, ' '), bytes.IndexByte(data, 0)
+		if space < 0 || end < space+2 || len(data) < end+1+hashLen {
+			return nil, errors.New("it ends in the middle of an entry, or one has no mode or no name")
 		}
-		e.Mode = canonical(e.Mode)
+		mode := uint32(0)
+		for _, c := range data[:space] {
+			if c < '0' || c > '7' {
+				return nil, errors.New("an entry has no mode")
+			}
+			mode = mode<<3 | uint32(c-'0')
+		}
+		e := rawEntry{canonical(mode), data[space+1 : end], data[end+1 : end+1+hashLen]}
+		if bytes.IndexByte(e.name, '/') >= 0 || e.name[0] == '.' && reserved(string(e.name)) {
+			return nil, fmt.Errorf("it holds '%s'", e.name)
+		}
+		if n := len(entries); n > 0 && bytes.Compare(entries[n-1].name, e.name) >= 0 {
+			sorted = false
+		}
+		entries, data = append(entries, e), data[end+1+hashLen:]
 	}
-	byName := func(a, b TreeEntry) int { return strings.Compare(a.Name, b.Name) }
-	if !slices.IsSortedFunc(entries, byName) {
-		slices.SortFunc(entries, byName)
+	if sorted {
+		return entries, nil
 	}
+	slices.SortFunc(entries, func(a, b rawEntry) int { return bytes.Compare(a.name, b.name) })
 	for i := 1; i < len(entries); i++ {
-		if entries[i-1].Name == entries[i].Name {
-			return errors.New("it holds '" + entries[i].Name + "' twice")
+		if bytes.Equal(entries[i-1].name, entries[i].name) {
+			return nil, fmt.Errorf("it holds '%s' twice", entries[i].name)
 		}
 	}
-	return nil
+	return entries, nil
+}
+
+// reserved are the names that no working tree has for its own.
+func reserved(name string) bool {
+	return name == "." || name == ".." || strings.EqualFold(name, ".git")
 }
 
 // canonical is the mode that git takes an entry's for: trees made by old

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
@@ -40,11 +41,27 @@ func hashFile(file, objectFormat string) (string, error) {
 	}
 	h := object.NewHash(objectFormat)
 	io.WriteString(h, "blob "+strconv.FormatInt(info.Size(), 10)+"\x00")
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
+	// Most files are small, and a buffer for each would be most of the work.
+	left := info.Size()
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	for {
+		n, err := f.Read(*buffer)
+		h.Write((*buffer)[:n])
+		left -= int64(n)
+		if err == io.EOF || left == 0 {
+			return hex.EncodeToString(h.Sum(nil)), nil
+		}
+		if err != nil {
+			return "", err
+		}
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
+
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, 64<<10)
+	return &b
+}}
 
 // onDisk is the blob id of what is on disk, as it is; empty if it cannot be read.
 func (p *Plan) onDisk(e *index.Entry) string {
@@ -188,7 +205,14 @@ func (p *Plan) changed(name string) error {
 // Apply deletes and writes. A file that is no longer as the snapshot saw it
 // ends it with a fault.Conflict, so that nothing unsaved is lost; what was
 // done until then is undone or finished by doing the restore again.
+//
+// Files that are not touched are looked at beside it; see Verify.
 func (p *Plan) Apply() error {
+	p.others = make(chan looked, 1)
+	go func() {
+		changed, err := differing(p.repo, p.untouched())
+		p.others <- looked{changed, err}
+	}()
 	for _, name := range p.Delete {
 		if err := p.delete(name); err != nil {
 			return err
@@ -214,14 +238,19 @@ func (p *Plan) unchanged(name string) (fs.FileInfo, error) {
 	if err != nil || fi == nil {
 		return nil, err
 	}
-	if fi.IsDir() {
-		return fi, nil
+	return fi, p.known(name, fi)
+}
+
+// known fails unless a file is the one that the snapshot saw.
+func (p *Plan) known(name string, fi fs.FileInfo) error {
+	if fi == nil || fi.IsDir() {
+		return nil
 	}
 	h := p.have.get(name)
 	if h == nil || !sameStat(h.Stat, index.StatOf(fi)) {
-		return nil, p.changed(name)
+		return p.changed(name)
 	}
-	return fi, nil
+	return nil
 }
 
 // sameStat compares what every system and every git records.
@@ -276,11 +305,15 @@ func (p *Plan) removeEmpty(dir string) {
 }
 
 func (p *Plan) write(name string) error {
+	// Its directories are real ones after this, not links.
 	if err := p.makeParents(name); err != nil {
 		return err
 	}
-	fi, err := p.unchanged(name)
-	if err != nil {
+	fi, err := os.Lstat(snapshot.DiskPath(p.repo, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.Fatal, "io", "look at '%s': %w", name, err)
+	}
+	if err := p.known(name, fi); err != nil {
 		return err
 	}
 	to := snapshot.DiskPath(p.repo, name)
@@ -470,27 +503,46 @@ func (p *Plan) Stats(list []index.Entry) {
 	}
 }
 
-// Verify looks at every path of the target and of the snapshot once more:
-// each must be as it was written or left, each deleted one gone. A difference
-// is a fault.Conflict, since only somebody else can have made it.
-func (p *Plan) Verify() error {
+// untouched lists what the snapshot saw as the target has it.
+func (p *Plan) untouched() []expectation {
 	unseen := map[string]bool{} // tracked, but not to be read
 	for _, s := range p.snap.Skipped {
 		unseen[s.Path] = true
 	}
-	expected := make([]expectation, 0, len(p.want))
+	written := p.Write
+	list := make([]expectation, 0, len(p.want))
 	each(p.have, p.want, func(h, w *index.Entry) error {
-		if w == nil || w.Mode == index.ModeGitlink || unseen[w.Path] {
+		if w == nil {
 			return nil
 		}
-		s, ok := p.stats[w.Path]
-		if !ok && h != nil {
-			s = h.Stat
+		for len(written) > 0 && written[0] < w.Path {
+			written = written[1:]
 		}
-		expected = append(expected, expectation{w.Path, s})
+		if h == nil || w.Mode == index.ModeGitlink || len(written) > 0 && written[0] == w.Path || len(unseen) > 0 && unseen[w.Path] {
+			return nil
+		}
+		list = append(list, expectation{w.Path, h.Stat})
 		return nil
 	})
-	changed, err := differing(p.repo, expected)
+	return list
+}
+
+// Verify looks at every path of the target and of the snapshot once more:
+// each must be as it was written or left, each deleted one gone. A difference
+// is a fault.Conflict, since only somebody else can have made it.
+//
+// What was written or deleted it looks at now. All other files, which may be a
+// hundred times as many, were looked at again while those were written, so
+// that they cost next to no time: nobody has changed them since the snapshot
+// saw them.
+func (p *Plan) Verify() error {
+	var written []expectation
+	for _, name := range p.Write {
+		if s, ok := p.stats[name]; ok {
+			written = append(written, expectation{name, s})
+		}
+	}
+	changed, err := differing(p.repo, written)
 	if err != nil {
 		return err
 	}
@@ -504,6 +556,11 @@ func (p *Plan) Verify() error {
 			changed = append(changed, name)
 		}
 	}
+	others := <-p.others
+	if others.err != nil {
+		return others.err
+	}
+	changed = append(changed, others.changed...)
 	switch len(changed) {
 	case 0:
 		return nil

@@ -15,6 +15,12 @@ type expectation struct {
 	stat index.Stat
 }
 
+// looked is what differing found.
+type looked struct {
+	changed []string
+	err     error
+}
+
 // differing looks at files, sorted by path, and returns those that are not
 // there, or not as expected, in order. Nothing beyond a symbolic link counts.
 func differing(repo *git.Repo, files []expectation) ([]string, error) {

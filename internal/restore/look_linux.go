@@ -10,8 +10,8 @@ import (
 )
 
 // look goes from directory to directory and asks for files by their names in
-// them, which is three times faster than by whole paths (measured: 100,000
-// files). Whatever is out of the ordinary lookByPath looks at.
+// them, so that the system does not walk whole paths. Whatever is out of the
+// ordinary lookByPath looks at.
 func look(repo *git.Repo, files []expectation) (changed []string, err error) {
 	top, err := unix.Open(repo.Top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

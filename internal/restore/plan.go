@@ -61,6 +61,7 @@ type Plan struct {
 	written map[string]bool       // files in stage that we wrote, not git
 	flat    map[string]string     // where in stage those are that do not lie there by their paths
 	stats   map[string]index.Stat // of files written
+	others  chan looked           // what came of the look at the files that are not touched
 	Steps   int                   // how many changes Apply has made
 }
 

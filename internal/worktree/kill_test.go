@@ -77,6 +77,10 @@ func TestKilledRestore(t *testing.T) {
 	rewound.checkpoint("rewind", "one", "--to", "rich", "--run", "three")
 	reset := s.clone()
 	reset.checkpoint("restore", "--reset", "one@rich")
+	// Without attributes files are written by ourselves.
+	plain := plainRuns(t)
+	plainUndone := plain.clone()
+	plainUndone.checkpoint("restore", "one@rich")
 	half := halfway(s, "restore", "one@rich")
 	halfSwitched := halfway(s, "switch", "two")
 	halfReset := late(s, "restore", "--reset", "one@rich")
@@ -84,6 +88,8 @@ func TestKilledRestore(t *testing.T) {
 
 	for name, c := range map[string]killCase{
 		"restore":                {from: s, args: []string{"restore", "one@rich"}},
+		"restore without git":    {from: plain, args: []string{"restore", "one@rich"}},
+		"undo without git":       {from: plainUndone, args: []string{"undo"}, undo: "finishes"},
 		"restore of a merge":     {from: s, args: []string{"restore", "one@merge"}},
 		"restore out of a merge": {from: merged, args: []string{"restore", "one@rich"}},
 		"restore that resets":    {from: s, args: []string{"restore", "--reset", "one@rich"}},

@@ -124,3 +124,17 @@ func runs(t *testing.T) (s sandbox, rich, merge world) {
 	s.other()
 	return s, rich, merge
 }
+
+// plainRuns is a repository without attributes, with a run "one" whose step
+// "rich" has changes of every kind, and in which others were made since.
+func plainRuns(t *testing.T) sandbox {
+	t.Helper()
+	s := newRepository(t)
+	s.git("rm", "-q", ".gitattributes")
+	s.git("commit", "-q", "-m", "no attributes")
+	s.rich()
+	s.checkpoint("save", "--run", "one", "--step", "rich")
+	s.poor()
+	s.other()
+	return s
+}
