@@ -263,16 +263,25 @@ func isID(s string, hashLen int) bool {
 	if len(s) != 2*hashLen {
 		return false
 	}
-	null := true
+	// One bit for each that is no digit, and one for each but '0': an index
+	// has a hundred thousand ids, and each is looked at when it is written.
+	var wrong, some byte
 	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-		null = null && c == '0'
+		wrong |= notHex[s[i]]
+		some |= s[i] ^ '0'
 	}
-	return !null
+	return wrong == 0 && some != 0
 }
+
+// notHex is 1 for each byte that is no lower-case hexadecimal digit.
+var notHex = func() (table [256]byte) {
+	for i := range table {
+		if c := byte(i); (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			table[i] = 1
+		}
+	}
+	return table
+}()
 
 func checkHashLen(hashLen int) error {
 	if hashLen != 20 && hashLen != 32 {

@@ -37,3 +37,15 @@ func portableStatOf(fi fs.FileInfo) Stat {
 		Size: SizeOf(fi.Size()),
 	}
 }
+
+// Same says whether two files are the same by what every system and every git
+// records: modification time, size, and, where both are known, nanoseconds and inode.
+func (s Stat) Same(other Stat) bool {
+	if s.MTimeSec != other.MTimeSec || s.Size != other.Size {
+		return false
+	}
+	if s.MTimeNsec != 0 && other.MTimeNsec != 0 && s.MTimeNsec != other.MTimeNsec {
+		return false
+	}
+	return s.Ino == 0 || other.Ino == 0 || s.Ino == other.Ino
+}

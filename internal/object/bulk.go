@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"sync"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 )
@@ -37,6 +39,46 @@ func ReadEach(ctx context.Context, store Store, ids []string, visit func(i int, 
 	return nil
 }
 
+// ReadParallel is ReadEach in no certain order: visit is called by several
+// goroutines at once where the store reads in process, since most of the work
+// is to inflate.
+func ReadParallel(ctx context.Context, store Store, ids []string, visit func(i int, kind Kind, size int64, body io.Reader) error) error {
+	s, ok := store.(*InProcess)
+	if !ok || len(ids) <= few {
+		return ReadEach(ctx, store, ids, visit)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	count := min(runtime.NumCPU(), 8)
+	errs := make([]error, count)
+	var readers sync.WaitGroup
+	for r := range count {
+		readers.Go(func() {
+			own := NewInProcess(s.repo)
+			defer own.Close()
+			for i := r * len(ids) / count; i < (r+1)*len(ids)/count && ctx.Err() == nil && errs[r] == nil; i++ {
+				kind, data, waits := s.queued(ids[i])
+				if !waits {
+					kind, data, errs[r] = own.Read(ctx, ids[i])
+				}
+				if errs[r] == nil {
+					errs[r] = visit(i, kind, int64(len(data)), bytes.NewReader(data))
+				}
+			}
+			if errs[r] != nil {
+				cancel()
+			}
+		})
+	}
+	readers.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
 // bulkStore is a store that reads many objects faster by asking git for all
 // of them at once than for one after the other.
 type bulkStore interface {
@@ -55,25 +97,6 @@ func (s *Program) bulk(ctx context.Context, ids []string) *Batch {
 		return nil // Read says what is wrong
 	}
 	return s.batch
-}
-
-// fewInProcess is how many objects are read sooner here than git is started
-// and read from: see ARCHITECTURE.md, "Which store does what".
-const fewInProcess = 512
-
-func (s *InProcess) bulk(ctx context.Context, ids []string) *Batch {
-	if len(ids) <= fewInProcess {
-		return nil
-	}
-	for _, id := range ids {
-		if _, _, waits := s.queued(id); waits {
-			return nil
-		}
-	}
-	if s.program == nil {
-		s.program = NewProgram(s.repo)
-	}
-	return s.program.bulk(ctx, ids)
 }
 
 // each asks for all objects at once and hands over the answers as they come.
@@ -108,8 +131,9 @@ func (b *Batch) each(ids []string, visit func(i int, kind Kind, size int64, body
 
 // readTrees reads trees and checks that each is the one that its id says.
 func readTrees(ctx context.Context, store Store, objectFormat string, ids []string) (map[string][]rawEntry, error) {
+	var mu sync.Mutex
 	trees := make(map[string][]rawEntry, len(ids))
-	err := ReadEach(ctx, store, ids, func(i int, kind Kind, size int64, body io.Reader) error {
+	err := ReadParallel(ctx, store, ids, func(i int, kind Kind, size int64, body io.Reader) error {
 		id := ids[i]
 		if kind != Tree {
 			return fault.New(fault.Integrity, "not-a-tree", "read tree %s: it is a %s", id, kind)
@@ -125,6 +149,8 @@ func readTrees(ctx context.Context, store Store, objectFormat string, ids []stri
 		if err != nil {
 			return fault.New(fault.Integrity, "tree-damaged", "read tree %s: %w", id, err)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		trees[id] = entries
 		return nil
 	})

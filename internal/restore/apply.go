@@ -210,7 +210,7 @@ func (p *Plan) changed(name string) error {
 func (p *Plan) Apply() error {
 	p.others = make(chan looked, 1)
 	go func() {
-		changed, err := differing(p.repo, p.untouched())
+		changed, err := snapshot.Differing(p.repo, p.untouched())
 		p.others <- looked{changed, err}
 	}()
 	for _, name := range p.Delete {
@@ -247,21 +247,10 @@ func (p *Plan) known(name string, fi fs.FileInfo) error {
 		return nil
 	}
 	h := p.have.get(name)
-	if h == nil || !sameStat(h.Stat, index.StatOf(fi)) {
+	if h == nil || !h.Stat.Same(index.StatOf(fi)) {
 		return p.changed(name)
 	}
 	return nil
-}
-
-// sameStat compares what every system and every git records.
-func sameStat(a, b index.Stat) bool {
-	if a.MTimeSec != b.MTimeSec || a.Size != b.Size {
-		return false
-	}
-	if a.MTimeNsec != 0 && b.MTimeNsec != 0 && a.MTimeNsec != b.MTimeNsec {
-		return false
-	}
-	return a.Ino == 0 || b.Ino == 0 || a.Ino == b.Ino
 }
 
 func (p *Plan) delete(name string) error {
@@ -503,14 +492,20 @@ func (p *Plan) Stats(list []index.Entry) {
 	}
 }
 
+// looked is what Differing found.
+type looked struct {
+	changed []string
+	err     error
+}
+
 // untouched lists what the snapshot saw as the target has it.
-func (p *Plan) untouched() []expectation {
+func (p *Plan) untouched() []snapshot.Expectation {
 	unseen := map[string]bool{} // tracked, but not to be read
 	for _, s := range p.snap.Skipped {
 		unseen[s.Path] = true
 	}
 	written := p.Write
-	list := make([]expectation, 0, len(p.want))
+	list := make([]snapshot.Expectation, 0, len(p.want))
 	each(p.have, p.want, func(h, w *index.Entry) error {
 		if w == nil {
 			return nil
@@ -521,7 +516,7 @@ func (p *Plan) untouched() []expectation {
 		if h == nil || w.Mode == index.ModeGitlink || len(written) > 0 && written[0] == w.Path || len(unseen) > 0 && unseen[w.Path] {
 			return nil
 		}
-		list = append(list, expectation{w.Path, h.Stat})
+		list = append(list, snapshot.Expectation{Path: w.Path, Stat: h.Stat})
 		return nil
 	})
 	return list
@@ -536,13 +531,13 @@ func (p *Plan) untouched() []expectation {
 // that they cost next to no time: nobody has changed them since the snapshot
 // saw them.
 func (p *Plan) Verify() error {
-	var written []expectation
+	var written []snapshot.Expectation
 	for _, name := range p.Write {
 		if s, ok := p.stats[name]; ok {
-			written = append(written, expectation{name, s})
+			written = append(written, snapshot.Expectation{Path: name, Stat: s})
 		}
 	}
-	changed, err := differing(p.repo, written)
+	changed, err := snapshot.Differing(p.repo, written)
 	if err != nil {
 		return err
 	}

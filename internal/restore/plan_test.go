@@ -167,7 +167,7 @@ func TestApplyStopsAtAChange(t *testing.T) {
 
 func TestStage(t *testing.T) {
 	t.Parallel()
-	big := strings.Repeat("0123456789abcdef", ownStream/16+1)
+	big := strings.Repeat("0123456789abcdef", 300_000)
 	t.Run("large files and copies", func(t *testing.T) {
 		t.Parallel()
 		p := newPlace(t)

@@ -1,7 +1,6 @@
 package restore
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -157,10 +156,6 @@ func (p *Plan) stageRaw(ctx context.Context, name, raw string) error {
 	return nil
 }
 
-// ownStream is the size in bytes from which a file goes to disk as it is read,
-// instead of being held in memory.
-const ownStream = 4 << 20
-
 // writeStage writes files as they are stored, several at once. Each is new in
 // its place and is hashed on the way, so that what lies ready is what the
 // checkpoint says. Objects that are several files are read once.
@@ -185,7 +180,12 @@ func (p *Plan) writeStage(ctx context.Context, list []index.Entry) error {
 		}
 		w.files[e.ID] = append(w.files[e.ID], e)
 	}
-	if err := w.all(ctx, ids); err != nil {
+	if err := object.ReadParallel(ctx, p.store, ids, func(i int, kind object.Kind, size int64, body io.Reader) error {
+		if kind != object.Blob {
+			return fault.New(fault.Integrity, "not-a-blob", "read %s: it is a %s", ids[i], kind)
+		}
+		return w.write(ids[i], size, body)
+	}); err != nil {
 		var known *fault.Error
 		switch {
 		case ctx.Err() != nil:
@@ -210,66 +210,6 @@ type stageWriter struct {
 
 	mu   sync.Mutex
 	made map[string]bool // directories
-	err  error
-}
-
-// content is a file's, as it is stored.
-type content struct {
-	id   string
-	data []byte
-}
-
-// all reads the objects, one after the other, and lets several goroutines
-// write what was read.
-func (w *stageWriter) all(ctx context.Context, ids []string) error {
-	read := make(chan content, runtime.NumCPU())
-	var writers sync.WaitGroup
-	for range min(runtime.NumCPU(), 8, len(ids)) {
-		writers.Go(func() {
-			for c := range read {
-				if w.failed() == nil {
-					w.fail(w.write(c.id, int64(len(c.data)), bytes.NewReader(c.data)))
-				}
-			}
-		})
-	}
-	err := object.ReadEach(ctx, w.plan.store, ids, func(i int, kind object.Kind, size int64, body io.Reader) error {
-		if err := w.failed(); err != nil {
-			return err
-		}
-		if kind != object.Blob {
-			return fault.New(fault.Integrity, "not-a-blob", "read %s: it is a %s", ids[i], kind)
-		}
-		if size >= ownStream {
-			return w.write(ids[i], size, body)
-		}
-		data := make([]byte, size)
-		if _, err := io.ReadFull(body, data); err != nil {
-			return err
-		}
-		read <- content{ids[i], data}
-		return nil
-	})
-	close(read)
-	writers.Wait()
-	if failed := w.failed(); failed != nil {
-		return failed
-	}
-	return err
-}
-
-func (w *stageWriter) failed() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
-}
-
-func (w *stageWriter) fail(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err == nil {
-		w.err = err
-	}
 }
 
 // write writes all files that an object is: the first from body, the others

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/attributes"
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
@@ -378,6 +379,12 @@ func (t *native) finish() error {
 		if t.out.Files, err = t.after.Index(); err != nil {
 			return failed("read the private index", err)
 		}
+		// What is written of these files from now on may be younger than the
+		// second of the walk, and has their trees.
+		t.out.Files.ModTime = time.Unix(int64(t.start), 0)
+		if t.out.Files.Tree = t.tree; t.tree == nil {
+			t.out.Files.Tree = t.base.CacheTree()
+		}
 		if t.out.User, err = t.user.Index(); err != nil {
 			return failed("read the index", err)
 		}
@@ -426,7 +433,10 @@ func (t *native) indexTree(op *Operation, headTree string, repo *git.Repo, store
 			return strings.Trim(t.seen.Index, "-"), nil
 		}
 	}
-	x, err := t.user.Index()
+	x, err := t.out.User, error(nil)
+	if x == nil {
+		x, err = t.user.Index()
+	}
 	if err != nil {
 		return "", failed("read the index", err)
 	}

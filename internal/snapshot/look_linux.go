@@ -1,4 +1,4 @@
-package restore
+package snapshot
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 // look goes from directory to directory and asks for files by their names in
 // them, so that the system does not walk whole paths. Whatever is out of the
 // ordinary lookByPath looks at.
-func look(repo *git.Repo, files []expectation) (changed []string, err error) {
+func look(repo *git.Repo, files []Expectation) (changed []string, err error) {
 	top, err := unix.Open(repo.Top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return lookByPath(repo, files)
@@ -20,21 +20,23 @@ func look(repo *git.Repo, files []expectation) (changed []string, err error) {
 	defer unix.Close(top)
 	dir, prefix := top, ""
 	defer func() { closeDir(dir, top) }()
-	var odd []expectation
+	var odd []Expectation
+	var st unix.Stat_t
+	name := make([]byte, 0, 256)
 	for _, f := range files {
-		end := strings.LastIndexByte(f.path, '/') + 1
-		if f.path[:end] != prefix {
+		end := strings.LastIndexByte(f.Path, '/') + 1
+		if f.Path[:end] != prefix {
 			closeDir(dir, top)
-			dir, prefix = openDir(top, f.path[:end]), f.path[:end]
+			dir, prefix = openDir(top, f.Path[:end]), f.Path[:end]
 		}
-		var st unix.Stat_t
-		if dir < 0 || unix.Fstatat(dir, f.path[end:], &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Size>>32 != 0 {
+		name = append(append(name[:0], f.Path[end:]...), 0)
+		if dir < 0 || fstatat(dir, &name[0], &st, false) != nil {
 			odd = append(odd, f)
 			continue
 		}
-		now := index.Stat{MTimeSec: uint32(st.Mtim.Sec), MTimeNsec: uint32(st.Mtim.Nsec), Ino: uint32(st.Ino), Size: uint32(st.Size)}
-		if !sameStat(f.stat, now) {
-			changed = append(changed, f.path)
+		now := index.Stat{MTimeSec: uint32(st.Mtim.Sec), MTimeNsec: uint32(st.Mtim.Nsec), Ino: uint32(st.Ino), Size: index.SizeOf(st.Size)}
+		if !f.Stat.Same(now) {
+			changed = append(changed, f.Path)
 		}
 	}
 	more, err := lookByPath(repo, odd)
