@@ -3,7 +3,6 @@ package object
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -154,8 +153,5 @@ func readTrees(ctx context.Context, store Store, objectFormat string, ids []stri
 		trees[id] = entries
 		return nil
 	})
-	if errors.Is(err, ErrMissing) {
-		err = fault.New(fault.Integrity, "tree-damaged", "list the files of a tree: %w", err).WithHint("git fsck tells what is missing")
-	}
 	return trees, err
 }

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 )
 
 // Difference is what makes one tree another, down to their files.
@@ -35,6 +37,13 @@ type Change struct {
 // name twice, or one with a '/', or ".git") is an error that matches
 // fault.Integrity, as is one that is missing or damaged.
 func Compare(ctx context.Context, store Store, objectFormat, from, to string) (*Difference, error) {
+	return CompareListed(ctx, store, objectFormat, from, nil, to)
+}
+
+// CompareListed is Compare where the first tree need not be read: list gives
+// the entries of each of its directories, by the path, "" for the top. They
+// are as git has them; only their order does not matter.
+func CompareListed(ctx context.Context, store Store, objectFormat, from string, list func(dir string) ([]TreeEntry, error), to string) (*Difference, error) {
 	c := comparison{Difference: Difference{Trees: map[string]string{}}, empty: EmptyTree(objectFormat)}
 	c.descend("", from, to)
 	for len(c.next) > 0 {
@@ -43,19 +52,33 @@ func Compare(ctx context.Context, store Store, objectFormat, from, to string) (*
 		var ids []string
 		asked := map[string]bool{"": true, c.empty: true}
 		for _, p := range level {
-			for _, id := range []string{p.from, p.to} {
-				if !asked[id] {
+			for i, id := range []string{p.to, p.from} {
+				if !asked[id] && (i == 0 || list == nil) {
 					asked[id] = true
 					ids = append(ids, id)
 				}
 			}
 		}
 		trees, err := readTrees(ctx, store, objectFormat, ids)
+		if errors.Is(err, ErrMissing) {
+			return nil, fault.New(fault.Integrity, "tree-damaged", "list the files of tree %s: %w", cmp.Or(to, from), err).
+				WithHint("git fsck tells what is missing")
+		}
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range level {
-			c.directory(p.dir, trees[p.from], trees[p.to])
+			before := trees[p.from]
+			if list != nil && p.from != "" && p.from != c.empty {
+				listed, err := list(p.dir)
+				if err == nil {
+					before, err = raw(listed)
+				}
+				if err != nil {
+					return nil, err
+				}
+			}
+			c.directory(p.dir, before, trees[p.to])
 		}
 	}
 	slices.SortFunc(c.Changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
@@ -172,6 +195,20 @@ func parseRaw(data []byte, hashLen int) ([]rawEntry, error) {
 			return nil, fmt.Errorf("it holds '%s' twice", entries[i].name)
 		}
 	}
+	return entries, nil
+}
+
+// raw is what parseRaw makes of entries' own bytes.
+func raw(list []TreeEntry) ([]rawEntry, error) {
+	entries := make([]rawEntry, len(list))
+	for i, e := range list {
+		id, err := hex.DecodeString(e.ID)
+		if err != nil {
+			return nil, err
+		}
+		entries[i] = rawEntry{e.Mode, []byte(e.Name), id}
+	}
+	slices.SortFunc(entries, func(a, b rawEntry) int { return bytes.Compare(a.name, b.name) })
 	return entries, nil
 }
 

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"bufio"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -8,12 +9,41 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 
-	"github.com/go-git/go-git/v5/plumbing/format/objfile"
+	"github.com/klauspost/compress/zlib"
 )
 
 // loosePath is the file of a loose object in a directory of objects.
 func loosePath(dir, id string) string { return filepath.Join(dir, id[:2], id[2:]) }
+
+// looseReader is what it takes to read a loose file. It is kept for the next:
+// to make one takes longer than to read most objects.
+type looseReader struct {
+	file    *bufio.Reader
+	inflate io.ReadCloser
+	content *bufio.Reader
+}
+
+var looseReaders sync.Pool
+
+// newLooseReader begins to read a file.
+func newLooseReader(f io.Reader) (r *looseReader, err error) {
+	r, _ = looseReaders.Get().(*looseReader)
+	if r == nil {
+		r = &looseReader{file: bufio.NewReaderSize(f, 16<<10)}
+		if r.inflate, err = zlib.NewReader(r.file); err == nil {
+			r.content = bufio.NewReaderSize(r.inflate, 16<<10)
+		}
+		return r, err
+	}
+	r.file.Reset(f)
+	err = r.inflate.(zlib.Resetter).Reset(r.file, nil)
+	r.content.Reset(r.inflate)
+	return r, err
+}
 
 // readLoose returns the object of a loose file.
 func readLoose(file string) (Kind, []byte, error) {
@@ -22,18 +52,25 @@ func readLoose(file string) (Kind, []byte, error) {
 		return "", nil, err
 	}
 	defer f.Close()
-	r, err := objfile.NewReader(f)
+	r, err := newLooseReader(f)
 	if err != nil {
 		return "", nil, err
 	}
-	defer r.Close()
-	kind, size, err := r.Header()
+	defer looseReaders.Put(r)
+	head, err := r.content.ReadSlice(0)
 	if err != nil {
-		return "", nil, err
+		return "", nil, errHead
 	}
-	data, err := readExactly(r, size)
-	return Kind(kind.String()), data, err
+	kind, digits, _ := strings.Cut(strings.TrimSuffix(string(head), "\x00"), " ")
+	size, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !slices.Contains(entryKinds[1:5], Kind(kind)) {
+		return "", nil, errHead
+	}
+	data, err := readExactly(r.content, size)
+	return Kind(kind), data, err
 }
+
+var errHead = errors.New("it does not begin as a loose object does")
 
 // readExactly reads to the end, which must come after size bytes. It does not
 // make as much room at once as a damaged file may ask for.

@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"sort"
 	"strings"
@@ -8,6 +10,74 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 )
+
+// Compare says how another tree differs from the snapshot's, which is known
+// and not read.
+func (s *Snapshot) Compare(ctx context.Context, store object.Store, objectFormat, to string) (*object.Difference, error) {
+	if s.Files.Tree == nil || s.Files.Tree.ID != s.Tree {
+		return object.Compare(ctx, store, objectFormat, s.Tree, to)
+	}
+	dirs := map[string]*index.CacheTree{"": s.Files.Tree}
+	d, err := object.CompareListed(ctx, store, objectFormat, s.Tree, func(dir string) ([]object.TreeEntry, error) {
+		return listDirectory(s.Files.Entries, dirs, dir)
+	}, to)
+	if errors.Is(err, errCacheTree) {
+		return object.Compare(ctx, store, objectFormat, s.Tree, to)
+	}
+	return d, err
+}
+
+// errCacheTree says that a cache tree is not that of the entries.
+var errCacheTree = errors.New("the cache tree does not fit")
+
+// listDirectory lists the entries of a directory. dirs are the cache trees of
+// directories by path: its own, and it adds those of the ones below.
+func listDirectory(entries []index.Entry, dirs map[string]*index.CacheTree, dir string) ([]object.TreeEntry, error) {
+	node := dirs[dir]
+	if dir != "" {
+		dir += "/"
+		entries = entries[sort.Search(len(entries), func(i int) bool { return entries[i].Path >= dir }):]
+	}
+	if node.EntryCount > len(entries) {
+		return nil, errCacheTree
+	}
+	// The cache tree says how many entries a directory has, so that those of
+	// its own directories are passed over.
+	var list []object.TreeEntry
+	for entries = entries[:node.EntryCount]; len(entries) > 0; {
+		e := &entries[0]
+		if !strings.HasPrefix(e.Path, dir) {
+			return nil, errCacheTree
+		}
+		name, _, below := strings.Cut(e.Path[len(dir):], "/")
+		if !below {
+			list = append(list, object.TreeEntry{Mode: e.Mode, Name: name, ID: e.ID})
+			entries = entries[1:]
+			continue
+		}
+		path := e.Path[:len(dir)+len(name)+1]
+		child := childOf(node, name)
+		if child == nil || child.EntryCount < 1 || child.EntryCount > len(entries) || !strings.HasPrefix(entries[child.EntryCount-1].Path, path) {
+			return nil, errCacheTree
+		}
+		dirs[dir+name] = child
+		list = append(list, object.TreeEntry{Mode: object.ModeTree, Name: name, ID: child.ID})
+		entries = entries[child.EntryCount:]
+	}
+	return list, nil
+}
+
+// childOf is a directory in a cache tree, nil if it is not there.
+func childOf(node *index.CacheTree, name string) *index.CacheTree {
+	if node == nil {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(node.Children, name, func(c *index.CacheTree, name string) int { return byLength(c.Name, name) })
+	if !ok {
+		return nil
+	}
+	return node.Children[i]
+}
 
 // Apply returns the files of a tree from those of another, sorted as theirs
 // are, and from what is different in it. The entries of paths that are the
@@ -64,13 +134,7 @@ func cacheTree(name string, prefix int, entries []index.Entry, changed map[strin
 		}
 		path := entries[0].Path[:prefix+len(part)+1]
 		n := sort.Search(len(entries), func(i int) bool { return !strings.HasPrefix(entries[i].Path, path) })
-		var old *index.CacheTree
-		if base != nil {
-			if i, ok := slices.BinarySearchFunc(base.Children, part, func(c *index.CacheTree, name string) int { return byLength(c.Name, name) }); ok {
-				old = base.Children[i]
-			}
-		}
-		child := cacheTree(part, len(path), entries[:n], changed, old)
+		child := cacheTree(part, len(path), entries[:n], changed, childOf(base, part))
 		if child == nil {
 			return nil
 		}

@@ -91,14 +91,14 @@ func (w *Worktree) compare(ctx context.Context, from, to string) (*object.Differ
 // list lists the files and the index of the goal, from those of the snapshot
 // and what is different in them.
 func (w *Worktree) list(ctx context.Context, g *goal, now *captured) error {
-	files, err := w.compare(ctx, now.snap.Tree, g.checkpoint.Tree)
+	files, err := now.snap.Compare(ctx, w.repo.Objects(), w.git.ObjectFormat, g.checkpoint.Tree)
 	if err != nil {
 		return err
 	}
 	g.files.Files = snapshot.Apply(now.snap.Files.Entries, files)
 	entries, different := slices.Clone(g.files.Files), files
 	if g.stored.Entries != g.checkpoint.Tree {
-		if different, err = w.compare(ctx, now.snap.Tree, g.stored.Entries); err != nil {
+		if different, err = now.snap.Compare(ctx, w.repo.Objects(), w.git.ObjectFormat, g.stored.Entries); err != nil {
 			return err
 		}
 		entries = snapshot.Apply(now.snap.Files.Entries, different)
