@@ -59,7 +59,10 @@ after = ["b", "c"]
 // The commands' own tool: where they write, and how long they take.
 const killedTool = `out=$(git rev-parse --path-format=absolute --git-common-dir)/../..
 began() { echo $1 >>$out/ran; echo $$ >>$out/pids; }
-slow() { sleep $(cat $out/pace 2>/dev/null || echo 0) & wait $!; }
+slow() {
+  while [ "$(cat $out/pace 2>/dev/null)" = hold ]; do sleep 0.1; done
+  sleep $(cat $out/pace 2>/dev/null || echo 0) & wait $!
+}
 `
 
 // planned makes the repository in which a runner is killed.
@@ -441,19 +444,14 @@ func TestTwoRunnersOfOneRun(t *testing.T) {
 	t.Parallel()
 	s := planned(t)
 	s.checkpoint("run", "plan.toml", "--run", "one", "--no-start")
-	os.WriteFile(s.beside("pace"), []byte("4"), 0o644)
-	var wait sync.WaitGroup
+	os.WriteFile(s.beside("pace"), []byte("hold"), 0o644)
+	var first sync.WaitGroup
 	codes := make([]int, 2)
-	for i := range codes {
-		wait.Go(func() {
-			_, _, codes[i] = s.try("resume", "one", "--jobs", "3")
-		})
-		if i == 0 {
-			s.until(func() bool { return s.lines("ran")["a"] == 1 })
-			os.Remove(s.beside("pace"))
-		}
-	}
-	wait.Wait()
+	first.Go(func() { _, _, codes[0] = s.try("resume", "one", "--jobs", "3") })
+	s.until(func() bool { return s.lines("ran")["a"] == 1 })
+	_, _, codes[1] = s.try("resume", "one", "--jobs", "3")
+	os.Remove(s.beside("pace"))
+	first.Wait()
 	if codes[0] != 0 || codes[1] != 3 {
 		t.Errorf("exit codes %v", codes)
 	}
