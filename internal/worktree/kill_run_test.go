@@ -32,7 +32,7 @@ run = "true"
 id = "a"
 kind = "agent"
 member = "m"
-run = ". ./tool; began a; echo half >half; slow; rm half; echo a >a"
+run = ". ./tool; echo half >half; began a; slow; rm half; echo a >a"
 check = "test -f a"
 produces = { a = "a" }
 [[task]]
@@ -360,7 +360,7 @@ func TestATaskWhoseEndWasTornApartIsDone(t *testing.T) {
 	tree := whole.git("rev-parse", "checkpoint/one^{tree}")
 	os.WriteFile(s.beside("pace"), []byte("20"), 0o644)
 	// 'a' is done at once, the next one is killed.
-	s.write("plan.toml", strings.Replace(killedPlan, "echo half >half; slow;", "", 1))
+	s.write("plan.toml", strings.Replace(killedPlan, "echo half >half; began a; slow;", "began a;", 1))
 	cmd, _, _ := s.checkpointCommand("run", "plan.toml", "--run", "one")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
