@@ -94,6 +94,14 @@ func (g *ByGit) take(ctx context.Context, o Options) (_ *Snapshot, again bool, e
 	if w.out.Files, err = index.Read(w.index, g.Repo.HashLen()); err != nil {
 		return nil, false, failed("read the private index", err)
 	}
+	for p := range changed {
+		if _, ok := w.out.Files.Lookup(p, 0); ok {
+			continue
+		}
+		if fi, err := w.look.Get(p); err == nil && fi != nil {
+			w.skip(p, ReasonName) // all that git said was that it ignores the path
+		}
+	}
 	for _, e := range w.out.Files.Entries {
 		if e.Mode == index.ModeGitlink {
 			w.out.Unprotected = append(w.out.Unprotected, e.Path)
@@ -328,6 +336,9 @@ func (w *work) fromDisk(ctx context.Context, p string, nested, forced bool, cach
 			w.skip(p, ReasonNoCommit)
 			return e, false, false, nil
 		}
+		if !plainName(p) {
+			return e, false, true, nil // git looks at the name
+		}
 		return index.Entry{Path: p, Mode: index.ModeGitlink, ID: head}, true, false, nil
 	}
 	fi, err := w.look.Get(p)
@@ -393,11 +404,25 @@ func (w *work) update(ctx context.Context, files *index.Index, added []string) (
 		status, p := list[i], list[i+1]
 		if status == "D" {
 			gone[p] = true
+			// The list of untracked files does not have a repository without a
+			// commit in the place of a tracked file.
+			if fi, err := w.look.Get(p); err == nil && fi != nil && fi.IsDir() {
+				if is, _ := isRepository(DiskPath(w.repo, p)); is {
+					w.skip(p, ReasonNoCommit)
+				}
+			}
 			continue
 		}
 		take, remove, err := w.tracked(p)
 		if err != nil {
 			return nil, err
+		}
+		if e, ok := files.Lookup(p, 0); take && ok && e.Mode != index.ModeGitlink {
+			// A repository where a file was: update-index takes it only where no
+			// file is left.
+			if fi, err := w.look.Get(p); err == nil && fi != nil && fi.IsDir() {
+				remove = true
+			}
 		}
 		if take {
 			changed[p] = true

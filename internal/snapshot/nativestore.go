@@ -264,6 +264,9 @@ func (t *native) storeByGit(ctx context.Context) error {
 		e, ok := x.Lookup(c.Path, 0)
 		if !ok {
 			c.Drop = true
+			if _, err := os.Lstat(DiskPath(t.repo, c.Path)); err == nil {
+				t.out.Skipped = append(t.out.Skipped, Skip{c.Path, ReasonName})
+			}
 			continue
 		}
 		c.Record, c.ID = e.Stat.Record(e.Mode), mustID(e.ID)

@@ -146,7 +146,7 @@ func pick[T any](w *world, list []T) T { return list[w.rng.IntN(len(list))] }
 
 var names = []string{
 	"a", "a-b", "a.c", "a0", "b", "c", "d", "x", "y.txt", "z.bin", "f.crlf", "g.up", "no", "keep", "keep.no", ".hidden", ".gitx", ".gitkeep",
-	" sp ace ", "-dash", ":colon", "st*r", "br[a]", "new\nline", "tab\t", "quo\"te", "back\\slash", "\xff\xfe", "é", "e\u0301", "~1", "git~x", strings.Repeat("long", 40),
+	" sp ace ", "-dash", ":colon", "st*r", "br[a]", "new\nline", "tab\t", "quo\"te", "back\\slash", "\xff\xfe", "é", "e\u0301", "~1", "git~x", "git~1", ".GIT", strings.Repeat("long", 40),
 }
 
 // name is a path that may or may not be there.
@@ -368,6 +368,15 @@ func (w *world) act() {
 			w.note("git init %q: %v", name, err)
 		}
 	case 33:
+		if file := w.existing(isFile); file != "" && w.rng.IntN(2) == 0 {
+			os.Remove(w.p(file))
+			_, err := w.try("init", "-q", w.p(file))
+			if w.rng.IntN(2) == 0 {
+				w.try("-C", file, "-c", "user.name=a", "-c", "user.email=a", "commit", "-q", "--allow-empty", "-m", "x")
+			}
+			w.note("rm %q; git init it: %v", file, err)
+			return
+		}
 		name := filepath.Join(w.name(), ".git")
 		if os.MkdirAll(filepath.Dir(w.p(name)), 0o777) == nil {
 			w.note("write %q: %v", name, os.WriteFile(w.p(name), []byte("gitdir: nowhere\n"), 0o666))
@@ -508,7 +517,7 @@ func (w *world) oracle(skipped []Skip) (tree, refused string) {
 	}
 	args := []string{"add", "-A", "--sparse", "--", "."}
 	for _, s := range skipped {
-		if s.Reason == ReasonNoCommit || s.Reason == ReasonSpecial {
+		if s.Reason == ReasonNoCommit || s.Reason == ReasonSpecial || s.Reason == ReasonName {
 			args = append(args, ":(exclude,literal)"+s.Path)
 		}
 	}

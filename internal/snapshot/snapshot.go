@@ -103,6 +103,7 @@ const (
 	ReasonUnreadable = "unreadable"
 	ReasonSpecial    = "not a regular file"
 	ReasonNoCommit   = "a repository without a commit"
+	ReasonName       = "a name that git refuses"
 )
 
 // ReadUserIndex reads the user's index, whatever form git keeps it in. The
