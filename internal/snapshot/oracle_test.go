@@ -108,7 +108,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.write()
 	}
 	if w.rng.IntN(4) > 0 {
-		w.git("add", "-A")
+		w.try("add", "-A")
 		w.try("commit", "-q", "-m", "one")
 	}
 	return w
