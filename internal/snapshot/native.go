@@ -155,14 +155,20 @@ func (t *native) run(ctx context.Context) error {
 	return t.finish()
 }
 
-// readIndexes reads the user's index and the private one, at the same time.
+// large is the size of an index, in bytes, from which on it is worth a
+// goroutine to read another one beside it.
+const large = 1 << 20
+
+// readIndexes reads the user's index and the private one.
 func (t *native) readIndexes(ctx context.Context) error {
 	t.found, t.cached = t.loadKey(t.o.Key)
 	var kept sync.WaitGroup
 	var unmap func()
 	var unfit error
-	if t.cached {
-		kept.Go(func() { t.base, unmap, unfit = readKept(t.kept) })
+	if read := func() { t.base, unmap, unfit = readKept(t.kept) }; t.cached && t.found.User.Size > large {
+		kept.Go(read)
+	} else if t.cached {
+		read()
 	}
 	err := t.readUser(ctx)
 	kept.Wait()
@@ -216,6 +222,7 @@ func (t *native) readUser(ctx context.Context) error {
 	user := t.user
 	go func() { checked <- user.Check() }()
 	t.trust = sync.OnceValue(func() error { return <-checked })
+	t.unmap = append(t.unmap, func() { t.trust() }) // it reads what is mapped
 	return nil
 }
 

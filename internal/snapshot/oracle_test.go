@@ -507,7 +507,7 @@ func (w *world) oracle(skipped []Skip) (tree, refused string) {
 		entries[e.Path] = e
 	}
 	for _, s := range skipped {
-		if s.Reason == ReasonSpecial {
+		if s.Reason == ReasonSpecial || s.Reason == ReasonNoCommit {
 			delete(entries, s.Path)
 		}
 	}

@@ -25,7 +25,7 @@ type private struct {
 	kept  string   // its path from one save to the next
 	env   []string // for git, where objects go to a scratch directory
 	print string   // see fingerprint
-	unmap []func() // what is to be called at the end
+	unmap []func() // what is to be called at the end, the last one first
 }
 
 // cacheKey lies beside the private index and says what it is good for.
@@ -72,8 +72,8 @@ func openPrivate(repo *git.Repo, scratch bool) (*private, error) {
 
 // discard removes what is not kept.
 func (p *private) discard() {
-	for _, unmap := range p.unmap {
-		unmap()
+	for i := len(p.unmap) - 1; i >= 0; i-- {
+		p.unmap[i]()
 	}
 	p.unmap = nil
 	os.Remove(p.index)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/ignore"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
@@ -76,11 +78,14 @@ type walk struct {
 	emptyBlob   []byte
 	head        func(dir string, tracked bool) (string, error) // the commit of a nested repository
 
-	mu    sync.Mutex
-	wake  sync.Cond
-	stack []visit
-	busy  int
-	err   error
+	mu      sync.Mutex
+	wake    sync.Cond
+	stack   []visit
+	busy    int
+	err     error
+	workers []*worker
+	others  sync.WaitGroup
+	waited  atomic.Int32 // how often a directory was slow
 }
 
 // span is a range of entries.
@@ -130,21 +135,29 @@ type child struct {
 	below span
 }
 
+// Another thread is worth its start only where there is something to do.
+const (
+	// queue is how many directories have to wait before there are workers for
+	// all processors.
+	queue = 8
+	// slow is the time a name from which on the disk lets us wait. Where it
+	// does so again, there are many workers, so that it has many questions to
+	// answer at once.
+	slow  = 50 * time.Microsecond
+	again = 4
+	many  = 16
+)
+
 // run walks the whole tree and returns all that is not as the private index has it.
 func (w *walk) run() (changes []change, skips []Skip, err error) {
 	w.wake.L = &w.mu
 	w.stack = []visit{{place: &place{}, user: span{0, w.user.Len()}, cache: span{0, w.cache.Len()}, was: -1}}
-	workers := make([]*worker, max(2, min(runtime.GOMAXPROCS(0), 8)))
-	var all sync.WaitGroup
-	for i := range workers {
-		workers[i] = &worker{walk: w}
-		all.Go(workers[i].work)
-	}
-	all.Wait()
+	w.hire(1).work()
+	w.others.Wait()
 	if w.err != nil {
 		return nil, nil, w.err
 	}
-	for _, worker := range workers {
+	for _, worker := range w.workers {
 		changes = append(changes, worker.changes...)
 		skips = append(skips, worker.skips...)
 	}
@@ -176,7 +189,12 @@ func (w *worker) work() {
 		w.stack = w.stack[:len(w.stack)-1]
 		w.busy++
 		w.mu.Unlock()
+		w.folder.waits = w.waited.Load() >= again
+		begun := time.Now()
 		err = w.visit(&v)
+		if took := time.Since(begun); took > slow*time.Duration(10+len(w.entries)) && w.waited.Add(1) == again {
+			w.staff(many)
+		}
 		w.mu.Lock()
 		w.busy--
 		if w.busy == 0 {
@@ -188,8 +206,33 @@ func (w *worker) work() {
 func (w *worker) push(v visit) {
 	w.mu.Lock()
 	w.stack = append(w.stack, v)
+	more := len(w.stack) >= queue && len(w.workers) == 1
 	w.mu.Unlock()
 	w.wake.Signal()
+	if more {
+		w.staff(max(2, min(runtime.GOMAXPROCS(0), many)))
+	}
+}
+
+// staff sees to it that there are as many workers.
+func (w *walk) staff(count int) {
+	for range count {
+		if worker := w.hire(count); worker != nil {
+			w.others.Go(worker.work)
+		}
+	}
+}
+
+// hire adds a worker, unless there are as many already.
+func (w *walk) hire(count int) *worker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.workers) >= count {
+		return nil
+	}
+	worker := &worker{walk: w}
+	w.workers = append(w.workers, worker)
+	return worker
 }
 
 // visit compares one directory.
