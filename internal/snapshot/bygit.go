@@ -236,7 +236,7 @@ func (w *work) merge(ctx context.Context, untracked []string) (files *index.Inde
 		if err != nil {
 			return nil, nil, err
 		}
-		if !tracked[p] && fi != nil && !fi.IsDir() {
+		if !tracked[p] && fi != nil && !fi.IsDir() && !w.inRepository(p) {
 			force[p] = true
 			untracked = append(untracked, p)
 		}
@@ -271,6 +271,16 @@ func (w *work) merge(ctx context.Context, untracked []string) (files *index.Inde
 	sort.Slice(files.Entries, func(i, j int) bool { return files.Entries[i].Path < files.Entries[j].Path })
 	files.Entries = dropShadowed(files.Entries)
 	return files, added, nil
+}
+
+// inRepository says whether a path is in a repository inside the working tree.
+func (w *work) inRepository(p string) bool {
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if is, err := isRepository(DiskPath(w.repo, dir)); is || err != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // dropShadowed removes entries below a path that is an entry itself, which an
