@@ -45,6 +45,9 @@ type Writer struct {
 	dir directory
 	all []*directory // in which an object counts as existing
 
+	later sync.WaitGroup // PutLater
+	free  chan struct{}  // how many of those may work at once
+
 	mu   sync.Mutex
 	put  map[Hash]bool // what was put, or found to exist
 	held []heldObject
@@ -62,7 +65,7 @@ type heldObject struct {
 // other directories counts as existing as well. Nothing is opened before the
 // first object. In a repository of another format than SHA-1 everything fails.
 func NewWriter(repo *git.Repo, dir string, also ...string) *Writer {
-	w := &Writer{dir: directory{path: dir}, put: map[Hash]bool{}}
+	w := &Writer{dir: directory{path: dir}, put: map[Hash]bool{}, free: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	if repo.ObjectFormat != "sha1" {
 		w.err = fault.New(fault.Fatal, "object-write", "write objects to '%s': its format is %s, not sha1", dir, repo.ObjectFormat)
 	}
@@ -138,22 +141,57 @@ func changed(path string) error {
 // Put stores an object. It does not keep data. A content that is made to have
 // the id of another one is an error that matches fault.Integrity.
 func (w *Writer) Put(kind Kind, data []byte) (Hash, error) {
-	h := newHasher(kind, int64(len(data)))
-	h.Write(data)
-	id, err := h.id()
-	if err != nil {
-		return id, err
-	}
-	w.mu.Lock()
-	known, err := w.put[id], w.err
-	w.put[id] = true
-	w.mu.Unlock()
+	id, known, err := w.claim(kind, data)
 	if known || err != nil || w.freshen(id) {
 		return id, err
 	}
+	return id, w.deflate(id, kind, data)
+}
+
+// PutLater is Put, but leaves all that comes after the id to another
+// goroutine, where one is free; Close returns what goes wrong there. The data
+// may be changed afterwards.
+func (w *Writer) PutLater(kind Kind, data []byte) (Hash, error) {
+	id, known, err := w.claim(kind, data)
+	if known || err != nil {
+		return id, err
+	}
+	select {
+	case w.free <- struct{}{}:
+		data = bytes.Clone(data)
+		w.later.Go(func() {
+			if !w.freshen(id) {
+				w.deflate(id, kind, data) // it remembers its error
+			}
+			<-w.free
+		})
+		return id, nil
+	default:
+		if w.freshen(id) {
+			return id, nil
+		}
+		return id, w.deflate(id, kind, data)
+	}
+}
+
+// claim computes an id, and says whether the object was put before.
+func (w *Writer) claim(kind Kind, data []byte) (id Hash, known bool, err error) {
+	h := newHasher(kind, int64(len(data)))
+	h.Write(data)
+	if id, err = h.id(); err != nil {
+		return id, false, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known = w.put[id]
+	w.put[id] = true
+	return id, known, w.err
+}
+
+func (w *Writer) deflate(id Hash, kind Kind, data []byte) error {
 	b := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(b)
-	return id, w.add(id, deflate(b, kind, data))
+	return w.add(id, deflate(b, kind, data))
 }
 
 func (w *Writer) freshen(id Hash) bool {
@@ -317,6 +355,7 @@ func (w *Writer) pump(f *os.File, size int64, h io.Writer) (read error, adler ui
 // failed before, that error is returned and nothing is left behind but loose
 // objects that were complete.
 func (w *Writer) Close(ctx context.Context) error {
+	w.later.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.abort()
@@ -344,6 +383,7 @@ func (w *Writer) Close(ctx context.Context) error {
 // Abort removes temporary files; nothing that was put is stored. After Close
 // it does nothing.
 func (w *Writer) Abort() {
+	w.later.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.abort()

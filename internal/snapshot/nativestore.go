@@ -326,7 +326,7 @@ func (t *native) assemble() error {
 	}
 	if t.tree.EntryCount < 0 {
 		err := t.after.WriteTrees(t.tree, func(content []byte) ([20]byte, error) {
-			return t.writer.Put(object.Tree, content)
+			return t.writer.PutLater(object.Tree, content)
 		})
 		if err != nil {
 			return failed("write the tree", err)
