@@ -38,6 +38,7 @@ type View struct {
 	offsets []uint32
 	end     int    // where the entries end
 	tree    []byte // the content of the cache tree extension, nil if there is none
+	dirs    []byte // that of our own; see Dirs
 	trusted bool   // the checksum was compared
 }
 
@@ -190,6 +191,8 @@ func (v *View) extensions() error {
 		switch {
 		case name == "TREE":
 			v.tree = content
+		case name == dirsName:
+			v.dirs = content
 		case name[0] < 'A' || name[0] > 'Z':
 			return unsupportedf("extension %q", name)
 		}
@@ -326,6 +329,12 @@ func (v *View) CacheTree() *CacheTree {
 	return t
 }
 
+// dirsName is the name of an extension of ours, which git passes over.
+const dirsName = "GCKD"
+
+// Dirs is what Seal was given, nil if there is nothing.
+func (v *View) Dirs() []byte { return v.dirs }
+
 // Root returns the tree of all entries, as the cache tree has it; nil where it
 // is not known. Such an id is good only after a Check.
 func (v *View) Root() []byte {
@@ -427,14 +436,19 @@ func (e *Edit) append(data []byte) []byte {
 	return append(data, make([]byte, padding(len(data)-start))...)
 }
 
-// Seal gives what Splice made a cache tree, if there is one, and a checksum.
-func Seal(data []byte, tree *CacheTree) ([]byte, error) {
+// Seal gives what Splice made a cache tree, where there is one, an extension
+// with what Dirs is to return, and a checksum.
+func Seal(data []byte, tree *CacheTree, dirs []byte) ([]byte, error) {
 	data = data[:len(data)-hashSize]
 	if tree != nil {
 		var err error
 		if data, err = appendExtension(data, tree, hashSize); err != nil {
 			return nil, err
 		}
+	}
+	if len(dirs) > 0 {
+		data = binary.BigEndian.AppendUint32(append(data, dirsName...), uint32(len(dirs)))
+		data = append(data, dirs...)
 	}
 	return append(data, checksum(data, hashSize)...), nil
 }

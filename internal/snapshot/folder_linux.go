@@ -22,6 +22,7 @@ type folder struct {
 	buf     []byte
 	st      unix.Stat_t
 	found   fileStat
+	keeps   bool // see times
 	waits   bool // the disk lets us wait; see fstatat
 }
 
@@ -31,7 +32,15 @@ func newFolder(top string) (*folder, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: top, Err: err}
 	}
-	return &folder{top: fd, fd: -1, buf: make([]byte, 32<<10)}, nil
+	f := &folder{top: fd, fd: -1, buf: make([]byte, 32<<10)}
+	var fs unix.Statfs_t
+	if unix.Fstatfs(fd, &fs) == nil {
+		switch fs.Type {
+		case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC:
+			f.keeps = true
+		}
+	}
+	return f, nil
 }
 
 func (f *folder) close() {
@@ -59,6 +68,16 @@ func (f *folder) enter(path string) (err error) {
 			return err
 		}
 	}
+}
+
+// times are those of the directory. They tell whether names have come or gone
+// since, on the file systems of which that is known; ok is false on others.
+func (f *folder) times() (t dirTimes, ok bool) {
+	if !f.keeps || unix.Fstat(f.fd, &f.st) != nil {
+		return t, false
+	}
+	st := &f.st
+	return dirTimes{uint64(st.Mtim.Sec), uint64(st.Mtim.Nsec), uint64(st.Ctim.Sec), uint64(st.Ctim.Nsec), uint64(st.Ino), uint64(st.Dev)}, true
 }
 
 // list fills entries, in no order. Their names are good until the next enter.

@@ -36,6 +36,10 @@ func (f *folder) enter(path string) error {
 	return err
 }
 
+// times are those of the directory, where they can tell whether names have
+// come or gone since.
+func (f *folder) times() (t dirTimes, ok bool) { return t, false }
+
 // list fills entries, in no order.
 func (f *folder) list() error {
 	list, err := os.ReadDir(f.path)

@@ -73,6 +73,7 @@ type native struct {
 	base    *index.View // the private index of the last save; without one, what the user's says
 	cached  bool        // there is one
 	settled bool        // and the user's index is as it was then
+	reread  bool        // all directories are to be read
 	found   cacheKey    // its key
 	seen    userKey     // what is to be kept of the user's index
 	writer  *object.Writer
@@ -87,6 +88,12 @@ type native struct {
 	tree  *index.CacheTree
 	blur  []int // where in data the sizes of racy entries are
 	news  bool  // it is worth keeping
+
+	rules     [32]byte            // stands for the ignore rules that are in no file of the tree
+	known     map[string]dirState // the directories that the private index knows
+	states    []dirState          // those that it is to know
+	unsettled map[string]bool     // not these
+	dirs      []byte              // states, encoded
 }
 
 func (n *Native) take(ctx context.Context, o Options) (*Snapshot, error) {
@@ -310,14 +317,34 @@ func (t *native) look(ctx context.Context) error {
 	for _, p := range t.o.Force {
 		w.force[p] = true
 	}
-	var err error
-	if w.shared, err = sharedRules(t.repo); err != nil {
+	files, err := sharedRules(t.repo)
+	if err != nil {
 		return err
+	}
+	for _, data := range files {
+		w.shared = append(w.shared, ignore.Parse(data, "", false))
+		if w.shared[len(w.shared)-1].Disputed() {
+			return asidef("a pattern for all repositories depends on git's version")
+		}
+	}
+	t.rules, t.known = digestRules(&t.o, files), nil
+	if t.cached && t.o.Omit == nil && t.o.Force == nil && !t.reread {
+		t.known = decodeDirs(t.base.Dirs(), t.rules)
+		w.dirs = t.known
 	}
 	var skips []Skip
 	if t.changes, skips, err = w.run(); err != nil {
 		return err
 	}
+	isRules := func(c change) bool { return path.Base(c.Path) == ".gitignore" }
+	if n := w.unread.Load(); n > 0 {
+		git.Trace("snapshot: %d directories needed not be read", n)
+		if w.stray.Load() || slices.ContainsFunc(t.changes, isRules) {
+			t.reread = true
+			return t.look(ctx)
+		}
+	}
+	t.keepDirs(w)
 	t.out.Skipped = append(t.out.Skipped, skips...)
 	return t.addForced()
 }
@@ -368,27 +395,20 @@ func (r statRule) same(a, b []byte) bool {
 	return string(a[:16]) == string(b[:16]) && string(a[20:]) == string(b[20:])
 }
 
-// sharedRules are the ignore rules that hold everywhere, the weightiest first.
-func sharedRules(repo *git.Repo) ([]*ignore.List, error) {
+// sharedRules are the files of ignore rules that hold everywhere, the
+// weightiest first.
+func sharedRules(repo *git.Repo) ([][]byte, error) {
 	global, err := globalFile(repo, "core.excludesfile", "ignore")
 	if err != nil {
 		return nil, err
 	}
-	var lists []*ignore.List
-	for _, file := range []string{filepath.Join(repo.CommonDir, "info", "exclude"), global} {
-		data, err := readRules(file)
-		if err != nil {
+	files := make([][]byte, 2)
+	for i, file := range []string{filepath.Join(repo.CommonDir, "info", "exclude"), global} {
+		if files[i], err = readRules(file); err != nil {
 			return nil, err
 		}
-		list := ignore.Parse(data, "", false)
-		if list.Disputed() {
-			return nil, asidef("a pattern in '%s' depends on git's version", file)
-		}
-		if !list.Empty() {
-			lists = append(lists, list)
-		}
 	}
-	return lists, nil
+	return files, nil
 }
 
 // globalFile is a file of the user's that a key of the configuration names, or

@@ -63,6 +63,7 @@ func (t *native) store(ctx context.Context) error {
 	}
 	t.changes = slices.DeleteFunc(t.changes, func(c change) bool {
 		if c.unreadable {
+			t.unsettle(c.Path)
 			t.out.Skipped = append(t.out.Skipped, Skip{c.Path, ReasonUnreadable})
 		}
 		return c.keep || c.Drop && c.base < 0
@@ -242,7 +243,7 @@ func (t *native) storeByGit(ctx context.Context) error {
 		return failed("store the files", err)
 	}
 	data, _ := empty.Splice(edits)
-	if data, err = index.Seal(data, nil); err != nil {
+	if data, err = index.Seal(data, nil, nil); err != nil {
 		return failed("store the files", err)
 	}
 	if err := os.WriteFile(t.index, data, 0o666); err != nil {
@@ -265,6 +266,7 @@ func (t *native) storeByGit(ctx context.Context) error {
 		if !ok {
 			c.Drop = true
 			if _, err := os.Lstat(DiskPath(t.repo, c.Path)); err == nil {
+				t.unsettle(c.Path)
 				t.out.Skipped = append(t.out.Skipped, Skip{c.Path, ReasonName})
 			}
 			continue
@@ -297,9 +299,11 @@ func (t *native) assemble() error {
 		edits[i] = c.Edit
 		same = same && !c.Drop && c.base >= 0 && bytes.Equal(t.base.ID(c.base), c.ID[:]) && t.base.Mode(c.base) == modeOf(c.Record[:])
 	}
-	if len(edits) > 0 || !t.cached {
+	more := t.encodeKept() && t.base.Check() == nil
+	if len(edits) > 0 || !t.cached || more {
 		var at []int
 		t.data, at = t.base.Splice(edits)
+		t.news = more
 		if err := t.blurRacy(edits, at); err != nil {
 			return err
 		}
@@ -367,7 +371,7 @@ func (t *native) blurRacy(edits []index.Edit, at []int) error {
 		news = news || c.base < 0 || !bytes.Equal(t.base.ID(c.base), e.ID[:]) || !bytes.Equal(t.base.Record(c.base), record[:]) ||
 			t.base.SkipWorktree(c.base) != e.SkipWorktree
 	}
-	t.news = news
+	t.news = t.news || news
 	return nil
 }
 
@@ -413,7 +417,7 @@ func (t *native) keepNative(key string) error {
 	if t.tree == nil {
 		t.tree = t.base.CacheTree()
 	}
-	data, err := index.Seal(t.data, t.tree)
+	data, err := index.Seal(t.data, t.tree, t.dirs)
 	if err != nil {
 		return failed("keep the private index", err)
 	}

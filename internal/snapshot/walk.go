@@ -78,6 +78,11 @@ type walk struct {
 	emptyBlob   []byte
 	head        func(dir string, tracked bool) (string, error) // the commit of a nested repository
 
+	dirs   map[string]dirState // whose names need not be read while their times are the same
+	dev    atomic.Uint64       // of the top
+	unread atomic.Int32        // how many were not
+	stray  atomic.Bool         // ignore rules are in files that are no part of the snapshot
+
 	mu      sync.Mutex
 	wake    sync.Cond
 	stack   []visit
@@ -123,6 +128,8 @@ type worker struct {
 	*folder
 	changes []change
 	skips   []Skip
+	dirs    []dirState
+	pushed  int // by the visit under way: directories to be looked at
 	users   []child
 	caches  []child
 	path    []byte
@@ -204,6 +211,9 @@ func (w *worker) work() {
 }
 
 func (w *worker) push(v visit) {
+	if !v.probe {
+		w.pushed++
+	}
 	w.mu.Lock()
 	w.stack = append(w.stack, v)
 	more := len(w.stack) >= queue && len(w.workers) == 1
@@ -239,8 +249,15 @@ func (w *walk) hire(count int) *worker {
 func (w *worker) visit(v *visit) error {
 	dir := v.place.path
 	err := w.enter(strings.TrimSuffix(dir, "/"))
+	w.pushed = 0
+	w.caches = children(w.caches[:0], w.cache, v.cache, len(dir))
+	var times dirTimes
+	certain := false
 	if err == nil {
-		err = w.list()
+		times, certain = w.times()
+		if certain = certain && !v.untracked && w.sameDevice(dir, times); !certain || !w.namesKept(dir, times) {
+			err = w.list()
+		}
 	}
 	switch {
 	case err == nil:
@@ -267,7 +284,7 @@ func (w *worker) visit(v *visit) error {
 	}
 	slices.SortFunc(w.entries, func(a, b dirent) int { return bytes.Compare(a.name, b.name) })
 	w.users = children(w.users[:0], w.user, v.user, len(dir))
-	w.caches = children(w.caches[:0], w.cache, v.cache, len(dir))
+	skipped := len(w.skips)
 	d, u, c := w.entries, w.users, w.caches
 	for len(d)+len(u)+len(c) > 0 {
 		if len(d) > 0 && len(u) > 0 && len(c) > 0 && bytes.Equal(d[0].name, u[0].name) && bytes.Equal(d[0].name, c[0].name) {
@@ -298,7 +315,49 @@ func (w *worker) visit(v *visit) error {
 			return err
 		}
 	}
+	if certain && len(w.skips) == skipped {
+		w.dirs = append(w.dirs, dirState{dir, times, w.pushed})
+	}
 	return nil
+}
+
+// sameDevice says whether a directory is on the file system of the top, of
+// which it is known what it does.
+func (w *worker) sameDevice(dir string, times dirTimes) bool {
+	if dir == "" {
+		w.dev.Store(times[5])
+	}
+	return w.dev.Load() == times[5]
+}
+
+// namesKept gives a directory that was just entered the names that the private
+// index has in it, if there can be no others that count.
+func (w *worker) namesKept(dir string, times dirTimes) bool {
+	known, ok := w.walk.dirs[dir]
+	if !ok || !w.settled || known.times != times {
+		return false
+	}
+	for i := range w.caches {
+		c := &w.caches[i]
+		switch {
+		case !c.below.empty():
+			known.subs--
+			w.entries = append(w.entries, dirent{c.name, kindDir})
+		case w.cache.SkipWorktree(c.file.lo):
+		case w.cache.Mode(c.file.lo) == index.ModeSymlink:
+			w.entries = append(w.entries, dirent{c.name, kindLink})
+		case w.cache.Mode(c.file.lo) == index.ModeGitlink:
+			w.entries = append(w.entries, dirent{c.name, kindDir})
+		default:
+			w.entries = append(w.entries, dirent{c.name, kindFile})
+		}
+	}
+	if known.subs != 0 {
+		w.entries = w.entries[:0]
+		return false
+	}
+	w.unread.Add(1)
+	return true
 }
 
 // nothing is what an index has of a name that it does not have.
@@ -621,6 +680,9 @@ func (w *worker) untracked(v *visit, name []byte, entry *dirent, what kind, cach
 			return false, err
 		}
 		if ignored {
+			if string(name) == ".gitignore" {
+				w.stray.Store(true)
+			}
 			w.drop(c)
 			return false, nil
 		}
