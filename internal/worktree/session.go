@@ -191,22 +191,6 @@ func (w *Worktree) SaveTurn(ctx context.Context, req SaveRequest) (result *SaveR
 	return result, false, err
 }
 
-// turn finds the checkpoint of a turn in a run's chain.
-func (w *Worktree) turn(ctx context.Context, run, session, turn string) (*refs.Checkpoint, error) {
-	tip, err := w.repo.Ref(ctx, refs.RunRef(run))
-	if err != nil || tip == "" {
-		return nil, err
-	}
-	var found *refs.Checkpoint
-	err = w.repo.Walk(ctx, tip, func(c *refs.Checkpoint) bool {
-		if c.Turn == turn && c.Session == session && c.Kind != refs.KindUser {
-			found = c
-		}
-		return found == nil
-	})
-	return found, err
-}
-
 // memory is what a session's hooks tell each other between two events.
 type memory struct {
 	Prompt string `json:"prompt"` // the first line of the last prompt
