@@ -638,7 +638,7 @@ func (r *runner) keepHalfDone(ctx context.Context, a *attempt) (string, error) {
 
 // store makes a tree of what is in a worktree, and lists what it leaves out.
 func (r *runner) store(ctx context.Context, repo *git.Repo) (string, []snapshot.Skip, error) {
-	snap, err := (&snapshot.ByGit{Repo: repo}).Take(ctx, snapshot.Options{MaxFileSize: r.o.MaxFileSize, Exclude: r.o.Exclude})
+	snap, err := snapshot.New(repo).Take(ctx, snapshot.Options{MaxFileSize: r.o.MaxFileSize, Exclude: r.o.Exclude})
 	if err != nil {
 		return "", nil, err
 	}

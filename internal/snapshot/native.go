@@ -21,6 +21,9 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 )
 
+// New returns the way to take snapshots of a working tree.
+func New(repo *git.Repo) Taker { return &Native{Repo: repo} }
+
 // Native takes snapshots without git, in one walk over the working tree; see
 // walk. What it is not certain to do exactly as git does it leaves to git:
 // single files whose content git may convert, and else the whole snapshot.
@@ -53,8 +56,8 @@ func unfit(repo *git.Repo) error {
 	if runtime.GOOS == "windows" {
 		return asidef("this is Windows")
 	}
-	if repo.ObjectFormat != "sha1" {
-		return asidef("object format %s", repo.ObjectFormat)
+	if why := object.Native(repo); why != "" {
+		return asidef("%s", why)
 	}
 	for key, fit := range map[string]bool{"core.ignorecase": false, "core.precomposeunicode": false, "core.symlinks": true} {
 		if repo.Config.Bool(key, fit) != fit {

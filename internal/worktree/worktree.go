@@ -205,7 +205,7 @@ func leftBehind(name string) bool {
 	return false
 }
 
-func (w *Worktree) taker() snapshot.Taker { return &snapshot.Native{Repo: w.git} }
+func (w *Worktree) taker() snapshot.Taker { return snapshot.New(w.git) }
 
 // localRef is a ref of this worktree's own.
 func (w *Worktree) localRef(name string) string { return refs.LocalRef(w.id, name) }
