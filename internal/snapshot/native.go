@@ -308,14 +308,8 @@ func (t *native) look(ctx context.Context) error {
 	w := &walk{
 		root: t.repo.Top, user: t.user, cache: t.base, userTime: secondsOf(t.user.ModTime), cacheTime: secondsOf(t.base.ModTime),
 		settled: t.settled, rule: statRuleOf(t.repo.Config, t.o.Exact), fileMode: t.modes,
-		o: &t.o, force: map[string]bool{}, emptyBlob: emptyBlobID[:], command: &ignore.List{},
+		o: &t.o, force: map[string]bool{}, emptyBlob: emptyBlobID[:],
 		head: func(dir string, tracked bool) (string, error) { return headOf(ctx, t.repo, dir, tracked) },
-	}
-	for _, pattern := range t.o.Exclude {
-		w.command.Add(pattern)
-	}
-	if w.command.Disputed() {
-		return asidef("a pattern of the configuration depends on git's version")
 	}
 	for _, p := range t.o.Force {
 		w.force[p] = true
@@ -324,13 +318,15 @@ func (t *native) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, data := range files {
-		w.shared = append(w.shared, ignore.Parse(data, "", false))
-		if w.shared[len(w.shared)-1].Disputed() {
-			return asidef("a pattern for all repositories depends on git's version")
-		}
+	command, info, global := &ignore.List{}, ignore.Parse(files[0], "", false), ignore.Parse(files[1], "", false)
+	for _, pattern := range t.o.Exclude {
+		command.Add(pattern)
 	}
-	t.rules, t.known = digestRules(&t.o, files), nil
+	if command.Disputed() || info.Disputed() || global.Disputed() {
+		return asidef("an ignore pattern for all directories depends on git's version")
+	}
+	w.rules = ignore.NewStack(command, info, global)
+	t.rules, t.known = digestRules(&t.o, files[:]), nil
 	if t.cached && t.o.Omit == nil && t.o.Force == nil && !t.reread {
 		t.known = decodeDirs(t.base.Dirs(), t.rules)
 		w.dirs = t.known
@@ -398,17 +394,16 @@ func (r statRule) same(a, b []byte) bool {
 	return string(a[:16]) == string(b[:16]) && string(a[20:]) == string(b[20:])
 }
 
-// sharedRules are the files of ignore rules that hold everywhere, the
-// weightiest first.
-func sharedRules(repo *git.Repo) ([][]byte, error) {
+// sharedRules are the files of ignore rules that hold everywhere: info/exclude
+// and the user's own.
+func sharedRules(repo *git.Repo) (files [2][]byte, err error) {
 	global, err := globalFile(repo, "core.excludesfile", "ignore")
 	if err != nil {
-		return nil, err
+		return files, err
 	}
-	files := make([][]byte, 2)
 	for i, file := range []string{filepath.Join(repo.CommonDir, "info", "exclude"), global} {
 		if files[i], err = readRules(file); err != nil {
-			return nil, err
+			return files, err
 		}
 	}
 	return files, nil

@@ -73,8 +73,7 @@ type walk struct {
 	fileMode    bool // core.fileMode
 	o           *Options
 	force       map[string]bool
-	command     *ignore.List   // patterns of the configuration; they come first
-	shared      []*ignore.List // those that hold everywhere, the weightiest first
+	rules       *ignore.Stack // that hold everywhere
 	emptyBlob   []byte
 	head        func(dir string, tracked bool) (string, error) // the commit of a nested repository
 
@@ -114,7 +113,7 @@ type place struct {
 	path   string // from the top, with '/' at the end; empty at the top
 
 	read    sync.Once
-	rules   *ignore.List // of its own .gitignore
+	rules   *ignore.Stack // with its own .gitignore
 	readErr error
 
 	judged   sync.Once
@@ -800,39 +799,34 @@ func (w *worker) judge(p *place) (bool, error) {
 	return p.ignored, p.judgeErr
 }
 
-// match asks the rules that hold in a directory, the weightiest first.
+// match asks the rules that hold in a directory.
 func (w *worker) match(in *place, path []byte, isDir bool) (bool, error) {
-	if r := w.command.Match(path, isDir); r != ignore.None {
-		return r == ignore.Ignored, nil
+	rules, err := w.rulesOf(in)
+	if err != nil {
+		return false, err
 	}
-	for p := in; p != nil; p = p.parent {
-		rules, err := w.rulesOf(p)
-		if err != nil {
-			return false, err
-		}
-		if r := rules.Match(path, isDir); r != ignore.None {
-			return r == ignore.Ignored, nil
-		}
-	}
-	for _, rules := range w.shared {
-		if r := rules.Match(path, isDir); r != ignore.None {
-			return r == ignore.Ignored, nil
-		}
-	}
-	return false, nil
+	return rules.Match(path, isDir) == ignore.Ignored, nil
 }
 
-// rulesOf are those of a directory's own .gitignore.
-func (w *worker) rulesOf(p *place) (*ignore.List, error) {
+// rulesOf are those that hold in a directory.
+func (w *worker) rulesOf(p *place) (*ignore.Stack, error) {
 	p.read.Do(func() {
+		above := w.rules
+		if p.parent != nil {
+			if above, p.readErr = w.rulesOf(p.parent); p.readErr != nil {
+				return
+			}
+		}
 		data, err := readNoFollow(diskPath(w.root, p.path+".gitignore"))
 		if err != nil && !gone(err) {
 			p.readErr = asidef("read '%s.gitignore': %v", p.path, err)
+			return
 		}
-		p.rules = ignore.Parse(data, p.path, false)
-		if p.rules.Disputed() {
+		own := ignore.Parse(data, p.path, false)
+		if own.Disputed() {
 			p.readErr = asidef("a pattern in '%s.gitignore' depends on git's version", p.path)
 		}
+		p.rules = above.Push(own)
 	})
 	return p.rules, p.readErr
 }
