@@ -57,8 +57,8 @@ func (t *CacheTree) find(name string) (int, bool) {
 	})
 }
 
-// child returns the subdirectory of a name, nil if there is none or t is nil.
-func (t *CacheTree) child(name string) *CacheTree {
+// Child returns the subdirectory of a name, nil if there is none or t is nil.
+func (t *CacheTree) Child(name string) *CacheTree {
 	if t == nil {
 		return nil
 	}
@@ -67,6 +67,11 @@ func (t *CacheTree) child(name string) *CacheTree {
 		return nil
 	}
 	return t.Children[i]
+}
+
+// Sort puts the subdirectories in git's order.
+func (t *CacheTree) Sort() {
+	slices.SortFunc(t.Children, func(a, b *CacheTree) int { return compareNames(a.Name, b.Name) })
 }
 
 func compareNames(a, b string) int {
@@ -123,8 +128,7 @@ func parseCacheTreeNode(data []byte, hashLen, depth int) (t *CacheTree, rest []b
 		}
 		t.Children = append(t.Children, child)
 	}
-	// git accepts any order here, and sorts too.
-	slices.SortFunc(t.Children, func(a, b *CacheTree) int { return compareNames(a.Name, b.Name) })
+	t.Sort() // git accepts any order here, and sorts too
 	if err := t.check(hashLen); err != nil {
 		return nil, nil, err
 	}

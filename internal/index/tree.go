@@ -84,7 +84,7 @@ func (b *treeBuilder) build(entries []TreeEntry, prefix int, cache *CacheTree, d
 		n := sort.Search(len(entries), func(i int) bool {
 			return !strings.HasPrefix(entries[i].Path, below)
 		})
-		id, err := b.build(entries[:n], len(below), cache.child(name), depth+1)
+		id, err := b.build(entries[:n], len(below), cache.Child(name), depth+1)
 		if err != nil {
 			return "", err
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"slices"
 	"time"
 )
 
@@ -499,7 +498,7 @@ func (w *treeWriter) write(t *CacheTree, from, end, prefix, depth int) (int, err
 			continue
 		}
 		name = name[:slash]
-		child := t.child(string(name))
+		child := t.Child(string(name))
 		if child == nil {
 			child = &CacheTree{Name: string(name), EntryCount: -1}
 		}
@@ -520,7 +519,7 @@ func (w *treeWriter) write(t *CacheTree, from, end, prefix, depth int) (int, err
 	}
 	w.buf = w.buf[:start]
 	t.EntryCount, t.ID = i-from, hex.EncodeToString(id[:])
-	slices.SortFunc(children, func(a, b *CacheTree) int { return compareNames(a.Name, b.Name) })
 	t.Children = children
+	t.Sort()
 	return i, nil
 }

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"errors"
-	"slices"
 	"sort"
 	"strings"
 
@@ -56,7 +55,7 @@ func listDirectory(entries []index.Entry, dirs map[string]*index.CacheTree, dir 
 			continue
 		}
 		path := e.Path[:len(dir)+len(name)+1]
-		child := childOf(node, name)
+		child := node.Child(name)
 		if child == nil || child.EntryCount < 1 || child.EntryCount > len(entries) || !strings.HasPrefix(entries[child.EntryCount-1].Path, path) {
 			return nil, errCacheTree
 		}
@@ -65,18 +64,6 @@ func listDirectory(entries []index.Entry, dirs map[string]*index.CacheTree, dir 
 		entries = entries[child.EntryCount:]
 	}
 	return list, nil
-}
-
-// childOf is a directory in a cache tree, nil if it is not there.
-func childOf(node *index.CacheTree, name string) *index.CacheTree {
-	if node == nil {
-		return nil
-	}
-	i, ok := slices.BinarySearchFunc(node.Children, name, func(c *index.CacheTree, name string) int { return byLength(c.Name, name) })
-	if !ok {
-		return nil
-	}
-	return node.Children[i]
 }
 
 // Apply returns the files of a tree from those of another, sorted as theirs
@@ -134,21 +121,13 @@ func cacheTree(name string, prefix int, entries []index.Entry, changed map[strin
 		}
 		path := entries[0].Path[:prefix+len(part)+1]
 		n := sort.Search(len(entries), func(i int) bool { return !strings.HasPrefix(entries[i].Path, path) })
-		child := cacheTree(part, len(path), entries[:n], changed, childOf(base, part))
+		child := cacheTree(part, len(path), entries[:n], changed, base.Child(part))
 		if child == nil {
 			return nil
 		}
 		node.Children = append(node.Children, child)
 		entries = entries[n:]
 	}
-	slices.SortFunc(node.Children, func(a, b *index.CacheTree) int { return byLength(a.Name, b.Name) })
+	node.Sort()
 	return node
-}
-
-// byLength is the order of the directories of a cache tree.
-func byLength(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	return strings.Compare(a, b)
 }

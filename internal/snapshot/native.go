@@ -35,18 +35,14 @@ type Native struct {
 
 // Take implements Taker.
 func (n *Native) Take(ctx context.Context, o Options) (*Snapshot, error) {
-	begun := time.Now()
 	s, err := n.take(ctx, o)
 	var a aside
 	if errors.As(err, &a) {
 		git.Trace("snapshot: by git (%s)", a.why)
 		return (&ByGit{Repo: n.Repo}).Take(ctx, o)
 	}
-	git.Trace("snapshot: native, %.1f ms", milliseconds(begun))
 	return s, err
 }
-
-func milliseconds(since time.Time) float64 { return float64(time.Since(since).Microseconds()) / 1000 }
 
 // unfit says why a whole repository is left to git.
 func unfit(repo *git.Repo) error {
@@ -116,18 +112,18 @@ func (n *Native) take(ctx context.Context, o Options) (*Snapshot, error) {
 }
 
 func (t *native) run(ctx context.Context) error {
-	begun := time.Now()
+	end := git.Span("snapshot: native, read the indexes")
 	if err := t.readIndexes(ctx); err != nil {
 		return err
 	}
+	end()
 	if err := t.clock(); err != nil {
 		return err
 	}
-	git.Trace("snapshot: %6.1f ms to read the indexes", milliseconds(begun))
+	end = git.Span("snapshot: look at the files")
 	if err := t.look(ctx); err != nil {
 		return err
 	}
-	git.Trace("snapshot: %6.1f ms to have looked at the files: %d changes", milliseconds(begun), len(t.changes))
 	if t.cached && slices.ContainsFunc(t.changes, func(c change) bool { return path.Base(c.Path) == ".gitattributes" }) {
 		// The rules that decide how files are stored changed with the files:
 		// what the cache knows was stored by the old ones.
@@ -145,23 +141,27 @@ func (t *native) run(ctx context.Context) error {
 	if err := t.check(); err != nil {
 		return err
 	}
+	end()
+	git.Trace("snapshot: %d changes", len(t.changes))
 	var alternates []string
 	if t.env != nil {
 		alternates = []string{filepath.Join(t.repo.CommonDir, "objects")}
 	}
 	t.writer = object.NewWriter(t.repo, t.objects(), alternates...)
 	defer t.writer.Abort()
+	end = git.Span("snapshot: store the files")
 	if err := t.store(ctx); err != nil {
 		return err
 	}
-	git.Trace("snapshot: %6.1f ms to have stored the files", milliseconds(begun))
+	end()
+	end = git.Span("snapshot: store the trees")
 	if err := t.assemble(); err != nil {
 		return err
 	}
 	if err := t.writer.Close(ctx); err != nil {
 		return err
 	}
-	git.Trace("snapshot: %6.1f ms to have stored the trees", milliseconds(begun))
+	end()
 	return t.finish()
 }
 
@@ -477,7 +477,6 @@ func (t *native) addForced() error {
 		}
 	}
 	slices.SortFunc(t.changes, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
-	slices.SortFunc(t.out.Skipped, func(a, b Skip) int { return strings.Compare(a.Path, b.Path) })
 	return nil
 }
 

@@ -68,7 +68,6 @@ func (t *native) store(ctx context.Context) error {
 		}
 		return c.keep || c.Drop && c.base < 0
 	})
-	slices.SortFunc(t.out.Skipped, func(a, b Skip) int { return strings.Compare(a.Path, b.Path) })
 	return nil
 }
 
@@ -295,18 +294,14 @@ func (t *native) assemble() error {
 	edits := make([]index.Edit, len(t.changes))
 	same := t.cached
 	for i := range t.changes {
-		c := &t.changes[i]
-		edits[i] = c.Edit
-		same = same && !c.Drop && c.base >= 0 && bytes.Equal(t.base.ID(c.base), c.ID[:]) && t.base.Mode(c.base) == modeOf(c.Record[:])
+		edits[i] = t.changes[i].Edit
+		same = same && !t.alters(&t.changes[i])
 	}
 	more := t.encodeKept() && t.base.Check() == nil
 	if len(edits) > 0 || !t.cached || more {
 		var at []int
 		t.data, at = t.base.Splice(edits)
-		t.news = more
-		if err := t.blurRacy(edits, at); err != nil {
-			return err
-		}
+		t.news = t.blurRacy(edits, at) || more || !t.cached
 		var err error
 		if t.after, err = index.NewView(t.data, true); err != nil {
 			return asidef("the private index: %v", err)
@@ -320,8 +315,7 @@ func (t *native) assemble() error {
 		t.tree = &index.CacheTree{EntryCount: -1}
 	}
 	for i := range t.changes {
-		c := &t.changes[i]
-		if c.Drop || c.base < 0 || !bytes.Equal(t.base.ID(c.base), c.ID[:]) || t.base.Mode(c.base) != modeOf(c.Record[:]) {
+		if c := &t.changes[i]; t.alters(c) {
 			t.tree.Invalidate(c.Path)
 		}
 	}
@@ -341,6 +335,11 @@ func (t *native) assemble() error {
 	return nil
 }
 
+// alters says whether a change is one of the tree, not of stat data alone.
+func (t *native) alters(c *change) bool {
+	return c.Drop || c.base < 0 || !bytes.Equal(t.base.ID(c.base), c.ID[:]) || t.base.Mode(c.base) != modeOf(c.Record[:])
+}
+
 // forget makes the user's cache tree one of trees that exist.
 func (t *native) forget(tree *index.CacheTree) {
 	if tree.EntryCount >= 0 && t.writer.Has(mustID(tree.ID)) {
@@ -354,29 +353,23 @@ func (t *native) forget(tree *index.CacheTree) {
 
 // blurRacy finds the entries whose files may change within the second without
 // a change of their stat data: once kept, the index does not vouch for them.
-// It forgets an index that would be kept only to say that again.
-func (t *native) blurRacy(edits []index.Edit, at []int) error {
-	news := !t.cached
+// It says whether there is more to keep than that again.
+func (t *native) blurRacy(edits []index.Edit, at []int) (news bool) {
 	for i := range edits {
 		e, c := &edits[i], &t.changes[i]
-		if e.Drop {
-			news = true
-			continue
-		}
 		record := e.Record
-		if t.start > 0 && seconds(record[:]) >= t.start && modeOf(record[:]) != index.ModeGitlink {
+		if !e.Drop && t.start > 0 && seconds(record[:]) >= t.start && modeOf(record[:]) != index.ModeGitlink {
 			t.blur = append(t.blur, at[i]+36)
 			binary.BigEndian.PutUint32(record[36:], 0)
 		}
-		news = news || c.base < 0 || !bytes.Equal(t.base.ID(c.base), e.ID[:]) || !bytes.Equal(t.base.Record(c.base), record[:]) ||
-			t.base.SkipWorktree(c.base) != e.SkipWorktree
+		news = news || t.alters(c) || !bytes.Equal(t.base.Record(c.base), record[:]) || t.base.SkipWorktree(c.base) != e.SkipWorktree
 	}
-	t.news = t.news || news
-	return nil
+	return news
 }
 
 // finish fills the result in.
 func (t *native) finish() error {
+	slices.SortFunc(t.out.Skipped, func(a, b Skip) int { return strings.Compare(a.Path, b.Path) })
 	for _, i := range t.after.Gitlinks {
 		t.out.Unprotected = append(t.out.Unprotected, string(t.after.Path(i)))
 	}

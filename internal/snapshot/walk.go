@@ -168,7 +168,6 @@ func (w *walk) run() (changes []change, skips []Skip, err error) {
 		skips = append(skips, worker.skips...)
 	}
 	slices.SortFunc(changes, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
-	slices.SortFunc(skips, func(a, b Skip) int { return strings.Compare(a.Path, b.Path) })
 	return changes, skips, nil
 }
 
