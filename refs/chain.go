@@ -328,11 +328,15 @@ func (w *walk) take(id string, data []byte) (c *Checkpoint, end bool, err error)
 // list the rest, which costs a process but less for each.
 const shortChain = 32
 
+// newest is how many of a longer chain are read so, for those who look for
+// what is new and end the walk there.
+const newest = 16
+
 // walkShort reads the beginning of a chain from the object store. It returns
 // where to go on, "" if the walk has ended.
 func (r *Repository) walkShort(ctx context.Context, w *walk) (next string, err error) {
 	next = w.tip
-	for range shortChain {
+	for n := range shortChain {
 		kind, data, err := r.objects.Read(ctx, next)
 		if err == nil && kind != object.Commit {
 			err = fmt.Errorf("object %s is a %s", next, kind)
@@ -347,7 +351,7 @@ func (r *Repository) walkShort(ctx context.Context, w *walk) (next string, err e
 		if next = c.Previous(); next == "" {
 			return "", brokenChain(w.tip, errNoStart)
 		}
-		if c.Number > shortChain {
+		if n+1 >= newest && c.Number > shortChain {
 			break // it goes on for so long at least
 		}
 	}

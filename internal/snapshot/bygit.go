@@ -412,27 +412,25 @@ func (w *work) update(ctx context.Context, files *index.Index, added []string) (
 	gone := map[string]bool{}
 	for i := 0; i+1 < len(list); i += 2 {
 		status, p := list[i], list[i+1]
+		fi, err := w.look.Get(p)
+		if err != nil {
+			return nil, err
+		}
+		isDir := fi != nil && fi.IsDir()
 		if status == "D" {
 			gone[p] = true
 			// The list of untracked files does not have a repository without a
 			// commit in the place of a tracked file.
-			if fi, err := w.look.Get(p); err == nil && fi != nil && fi.IsDir() {
+			if isDir {
 				if is, _ := isRepository(DiskPath(w.repo, p)); is {
 					w.skip(p, ReasonNoCommit)
 				}
 			}
 			continue
 		}
-		take, remove, err := w.tracked(p)
-		if err != nil {
-			return nil, err
-		}
-		if e, ok := files.Lookup(p, 0); take && ok && e.Mode != index.ModeGitlink {
-			// A repository where a file was: update-index takes it only where no
-			// file is left.
-			if fi, err := w.look.Get(p); err == nil && fi != nil && fi.IsDir() {
-				remove = true
-			}
+		take, remove := w.tracked(p, fi)
+		if e, ok := files.Lookup(p, 0); isDir && ok && e.Mode != index.ModeGitlink {
+			remove = true // where a file is left, update-index does not take a repository
 		}
 		if take {
 			changed[p] = true
@@ -479,24 +477,21 @@ func (w *work) update(ctx context.Context, files *index.Index, added []string) (
 }
 
 // tracked decides about a tracked path that is not as the index has it: take
-// its content, or remove the entry since there is nothing to take.
-func (w *work) tracked(p string) (take, remove bool, err error) {
-	fi, err := w.look.Get(p)
-	if err != nil {
-		return false, false, err
-	}
+// its content, or remove the entry since there is nothing to take. fi is what
+// is there, nil if nothing is.
+func (w *work) tracked(p string, fi fs.FileInfo) (take, remove bool) {
 	switch {
 	case fi == nil:
-		return false, true, nil
+		return false, true
 	case fi.IsDir():
 		// A submodule at another commit, or a repository where a file was.
-		return true, false, nil
+		return true, false
 	case index.ModeOf(fi) == 0:
 		w.skip(p, ReasonSpecial)
-		return false, true, nil
+		return false, true
 	case fi.Mode().IsRegular() && !readable(DiskPath(w.repo, p)):
 		w.skip(p, ReasonUnreadable)
-		return false, false, nil
+		return false, false
 	}
-	return true, false, nil
+	return true, false
 }

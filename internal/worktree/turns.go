@@ -13,9 +13,6 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
 
-// recent is how many checkpoints are read one by one before the whole chain is.
-const recent = 16
-
 // turn finds the checkpoint of a turn in a run's chain.
 //
 // A hook asks this at every turn, and the answer is no as a rule, for which
@@ -40,7 +37,7 @@ func (w *Worktree) turn(ctx context.Context, run, session, turn string) (*refs.C
 	var found *refs.Checkpoint
 	var news [][]byte // newest first
 	met := false
-	visit := func(c *refs.Checkpoint) bool {
+	err = w.repo.Walk(ctx, tip, func(c *refs.Checkpoint) bool {
 		if met = c.ID == through; met {
 			return false
 		}
@@ -56,19 +53,7 @@ func (w *Worktree) turn(ctx context.Context, run, session, turn string) (*refs.C
 			news = append(news, fmt.Appendf(nil, "%s %s\n", c.ID, key))
 		}
 		return true
-	}
-	// What is new is not much as a rule; Walk is made for the whole chain.
-	for id, n := tip, 0; through != "" && n < recent && id != ""; n++ {
-		c, err := w.repo.ReadCheckpoint(ctx, id)
-		if err != nil || !visit(c) {
-			break // Walk tells what is wrong
-		}
-		id = c.Previous()
-	}
-	if !met && found == nil {
-		news = nil
-		err = w.repo.Walk(ctx, tip, visit)
-	}
+	})
 	if err != nil || found != nil {
 		return found, err
 	}
