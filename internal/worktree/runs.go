@@ -146,20 +146,7 @@ func (w *Worktree) Log(ctx context.Context, run string, yield func(Entry) bool) 
 	if err != nil {
 		return err
 	}
-	slices.Reverse(chain)
-	if err := w.chainRecords(ctx, chain, have); err != nil {
-		return err
-	}
-	for _, c := range chain {
-		e := entryOf(c)
-		if r, ok := have[c.Run][c.ID]; ok {
-			w.apply(&e, r)
-		}
-		if !yield(e) {
-			break
-		}
-	}
-	return nil
+	return w.entries(ctx, chain, len(chain), have, yield)
 }
 
 // Outline is Log without the records, for those who show nothing of them: what
@@ -175,9 +162,14 @@ func (w *Worktree) Outline(ctx context.Context, run string, yield func(Entry) bo
 	if err != nil {
 		return err
 	}
+	return w.entries(ctx, chain, fewRecords, map[string]records{}, yield)
+}
+
+// entries visits the checkpoints of a chain, newest first, with the records of
+// the newest count. have are those that were read already, by run.
+func (w *Worktree) entries(ctx context.Context, chain []*refs.Checkpoint, count int, have map[string]records, yield func(Entry) bool) error {
 	slices.Reverse(chain)
-	have := map[string]records{}
-	if err := w.chainRecords(ctx, chain[:min(len(chain), fewRecords)], have); err != nil {
+	if err := w.chainRecords(ctx, chain[:min(len(chain), count)], have); err != nil {
 		return err
 	}
 	for _, c := range chain {
