@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/gittest"
 )
 
 // tree is a repository of the real git, which judges what this package says.
@@ -35,12 +37,7 @@ func (r *tree) command(args ...string) *exec.Cmd {
 		"-c", fmt.Sprintf("core.ignoreCase=%t", r.fold), "-c", "core.excludesFile=" + r.dir + "/.git/global",
 	}, args...)...)
 	cmd.Dir = r.dir
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "GIT_") && !strings.HasPrefix(v, "HOME=") && !strings.HasPrefix(v, "XDG_") {
-			cmd.Env = append(cmd.Env, v)
-		}
-	}
-	cmd.Env = append(cmd.Env, "HOME="+r.dir, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1")
+	cmd.Env = gittest.Env(r.dir)
 	return cmd
 }
 
@@ -56,13 +53,7 @@ func (r *tree) isDir(name string) bool {
 
 func (r *tree) write(name, data string) {
 	r.t.Helper()
-	full := filepath.Join(r.dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(full), 0o777); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.WriteFile(full, []byte(data), 0o666); err != nil {
-		r.t.Fatal(err)
-	}
+	gittest.Write(r.t, r.dir, name, data)
 }
 
 // read is the patterns of a file of the tree, nil if there is none.

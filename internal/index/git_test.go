@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/gittest"
 )
 
 // repo is a repository of the real git, which judges what this package does.
@@ -21,14 +23,8 @@ func newRepo(t testing.TB, hashLen int) *repo {
 	t.Helper()
 	base := t.TempDir()
 	r := &repo{t: t, dir: filepath.Join(base, "work"), hashLen: hashLen}
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "GIT_") && !strings.HasPrefix(v, "HOME=") && !strings.HasPrefix(v, "XDG_") {
-			r.env = append(r.env, v)
-		}
-	}
-	r.env = append(r.env,
-		"HOME="+base, "LC_ALL=C", "TZ=UTC",
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_OPTIONAL_LOCKS=0",
+	r.env = gittest.Env(base,
+		"TZ=UTC", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_OPTIONAL_LOCKS=0",
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.fsync", "GIT_CONFIG_VALUE_0=none",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=1700000000 +0000",
 		"GIT_COMMITTER_NAME=c", "GIT_COMMITTER_EMAIL=c@example.com", "GIT_COMMITTER_DATE=1700000000 +0000",
@@ -70,13 +66,7 @@ func (r *repo) gitIn(stdin string, args ...string) string {
 
 func (r *repo) write(path, content string) {
 	r.t.Helper()
-	full := filepath.Join(r.dir, filepath.FromSlash(path))
-	if err := os.MkdirAll(filepath.Dir(full), 0o777); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.WriteFile(full, []byte(content), 0o666); err != nil {
-		r.t.Fatal(err)
-	}
+	gittest.Write(r.t, r.dir, path, content)
 }
 
 func (r *repo) commit(message string) {

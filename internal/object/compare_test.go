@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"math/rand"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/gittest"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 )
 
@@ -27,24 +24,10 @@ func somePath(r *rand.Rand) string {
 	return strings.Join(parts, "/")
 }
 
-// someTree stores a tree as git makes it and returns its id. Of entries that
-// cannot be together the later ones win.
-func someTree(t *testing.T, dir string, entries map[string]string) (id string) {
+// someTree stores a tree as git makes it and returns its id.
+func someTree(t *testing.T, dir string, entries map[string]string) string {
 	t.Helper()
-	var input strings.Builder
-	for _, path := range slices.Sorted(maps.Keys(entries)) {
-		fmt.Fprintf(&input, "%s\t%s\x00", entries[path], path)
-	}
-	file := filepath.Join(t.TempDir(), "index")
-	for _, args := range [][]string{{"update-index", "-z", "--replace", "--index-info"}, {"write-tree", "--missing-ok"}} {
-		cmd := exec.Command("git", args...)
-		cmd.Dir, cmd.Stdin, cmd.Env = dir, strings.NewReader(input.String()), append(os.Environ(), "GIT_INDEX_FILE="+file)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %s: %v\n%s", args[0], err, out)
-		}
-		id = strings.TrimSpace(string(out))
-	}
+	_, id := gittest.WriteIndex(t, dir, entries)
 	return id
 }
 
@@ -58,7 +41,7 @@ func TestCompareAsGitDoes(t *testing.T) {
 		}
 		r := rand.New(rand.NewSource(1))
 		entry := func() string {
-			return []string{"100644", "100755", "120000", "160000"}[r.Intn(4)] + " " + ids[r.Intn(len(ids))] + " 0"
+			return []string{"100644", "100755", "120000", "160000"}[r.Intn(4)] + " " + ids[r.Intn(len(ids))]
 		}
 		for range 12 {
 			from := map[string]string{}

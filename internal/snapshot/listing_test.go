@@ -5,36 +5,21 @@ import (
 	"fmt"
 	"maps"
 	"math/rand"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/gittest"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 )
 
-// gitIndex makes git write an index, with its cache tree, and the trees.
+// gitIndex is an index that git writes.
 func gitIndex(t *testing.T, dir string, files map[string]string) (x *index.Index, tree string) {
 	t.Helper()
-	var input strings.Builder
-	for _, path := range slices.Sorted(maps.Keys(files)) {
-		fmt.Fprintf(&input, "%s 0\t%s\x00", files[path], path)
-	}
-	file := filepath.Join(t.TempDir(), "index")
-	for _, args := range [][]string{{"update-index", "-z", "--replace", "--index-info"}, {"write-tree", "--missing-ok"}} {
-		cmd := exec.Command("git", args...)
-		cmd.Dir, cmd.Stdin, cmd.Env = dir, strings.NewReader(input.String()), append(os.Environ(), "GIT_INDEX_FILE="+file)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %s: %v\n%s", args[0], err, out)
-		}
-		tree = strings.TrimSpace(string(out))
-	}
+	file, tree := gittest.WriteIndex(t, dir, files)
 	x, err := index.Read(file, 20)
 	if err != nil {
 		t.Fatal(err)
