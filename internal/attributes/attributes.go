@@ -96,6 +96,20 @@ func (r *Rules) Parse(data []byte, base string) *File {
 	return f
 }
 
+// Plain says whether nothing in a file of attributes can ever start a
+// conversion: none of its lines, whatever drivers are configured, and none of
+// the macros that it defines, whoever uses them.
+func Plain(data []byte) bool {
+	var r Rules
+	r.Macros(data)
+	for _, states := range r.macros {
+		if r.starts(states, map[string]bool{}) != None {
+			return false
+		}
+	}
+	return r.Parse(data, "").Plain()
+}
+
 // Plain says whether no line of the file can ever start a conversion.
 func (f *File) Plain() bool { return len(f.rules) == 0 }
 

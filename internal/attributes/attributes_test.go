@@ -78,6 +78,38 @@ func TestPlain(t *testing.T) {
 		if got := new(Rules).Parse([]byte(data), "").Plain(); got != want {
 			t.Errorf("%q: %t", data, got)
 		}
+		if got := Plain([]byte(data)); got != want {
+			t.Errorf("%q as a whole: %t", data, got)
+		}
+	}
+	// A macro counts where it is defined.
+	for data, want := range map[string]bool{"[attr]m -text\n": true, "[attr]m n\n[attr]n eol=lf\n": false, "x m\n": true, "text diff\n": true} {
+		if got := Plain([]byte(data)); got != want {
+			t.Errorf("%q: %t", data, got)
+		}
+	}
+}
+
+func TestPlainAsAWhole(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"":                               false,
+		"# text eol=crlf\n":              false,
+		"  # text\n":                     false,
+		"* -text -crlf !eol binary\n":    false,
+		"*.go diff=golang\n*.png -ident": false,
+		"* text=auto":                    true,
+		"*.txt\ttext\r\n":                true,
+		"*.sh eol=lf\n":                  true,
+		"*.c ident\n":                    true,
+		"* filter=lfs diff=lfs\n":        true,
+		"[attr]mine text\n":              true,
+		"a working-tree-encoding=x":      true,
+		"\"a b\" crlf":                   true,
+	} {
+		if got := !Plain([]byte(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package restore
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/git-checkpoint/git-checkpoint/internal/attributes"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
@@ -24,9 +24,14 @@ func (p *Plan) plainFiles(ctx context.Context) (bool, error) {
 		git.Trace("restore: files by git (%s)", why)
 		return false, nil
 	}
-	for _, file := range attributeFiles(p.repo) {
+	files, err := snapshot.AttributeFiles(p.repo)
+	if err != nil {
+		git.Trace("restore: files by git (%v)", err)
+		return false, nil
+	}
+	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil && !os.IsNotExist(err) || setsConversion(data) {
+		if err != nil && !os.IsNotExist(err) || !attributes.Plain(data) {
 			git.Trace("restore: files by git (%s)", file)
 			return false, nil
 		}
@@ -42,9 +47,9 @@ func (p *Plan) plainFiles(ctx context.Context) (bool, error) {
 		}
 	}
 	found := false
-	err := object.ReadEach(ctx, p.store, ids, func(i int, _ object.Kind, _ int64, body io.Reader) error {
+	err = object.ReadEach(ctx, p.store, ids, func(i int, _ object.Kind, _ int64, body io.Reader) error {
 		data, err := io.ReadAll(body)
-		found = found || setsConversion(data)
+		found = found || !attributes.Plain(data)
 		return err
 	})
 	if err != nil || found || p.convertsOnDisk() {
@@ -67,7 +72,7 @@ func (p *Plan) convertsOnDisk() bool {
 			for dir := path.Dir(name); !seen[dir]; dir = path.Dir(dir) {
 				seen[dir] = true
 				data, err := os.ReadFile(filepath.Join(snapshot.DiskPath(p.repo, dir), ".gitattributes"))
-				if err == nil && setsConversion(data) {
+				if err == nil && !attributes.Plain(data) {
 					return true
 				}
 			}
@@ -87,56 +92,5 @@ func convertsBySettings(repo *git.Repo) string {
 	case !repo.Config.Bool("core.symlinks", true):
 		return "core.symlinks"
 	}
-	if file, _ := repo.Config.Get("core.attributesfile"); strings.HasPrefix(file, "~") && !strings.HasPrefix(file, "~/") {
-		return "core.attributesFile"
-	}
 	return ""
-}
-
-// attributeFiles are those outside the working tree: the repository's, the
-// user's and the system's, which lies where git was built for.
-func attributeFiles(repo *git.Repo) []string {
-	files := []string{filepath.Join(repo.CommonDir, "info", "attributes"), "/etc/gitattributes"}
-	for _, dir := range git.Places() {
-		files = append(files, filepath.Join(dir, "etc", "gitattributes"))
-	}
-	home, _ := os.UserHomeDir()
-	file, set := repo.Config.Get("core.attributesfile")
-	if rest, ok := strings.CutPrefix(file, "~/"); ok {
-		file = filepath.Join(home, rest)
-	}
-	if !set {
-		base := os.Getenv("XDG_CONFIG_HOME")
-		if base == "" {
-			base = filepath.Join(home, ".config")
-		}
-		file = filepath.Join(base, "git", "attributes")
-	}
-	if file != "" {
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(repo.Top, file)
-		}
-		files = append(files, file)
-	}
-	return files
-}
-
-// setsConversion says whether a file of attributes (gitattributes(5)) may ask
-// for a conversion of some path. Every word is looked at, patterns too, and no
-// macro is resolved: it may say so of a file that does not, not the reverse.
-func setsConversion(data []byte) bool {
-	for line := range bytes.Lines(data) {
-		words := strings.FieldsFunc(string(line), func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) })
-		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
-			continue
-		}
-		for _, word := range words {
-			name, _, _ := strings.Cut(word, "=")
-			switch name {
-			case "text", "eol", "crlf", "ident", "filter", "working-tree-encoding":
-				return true
-			}
-		}
-	}
-	return false
 }

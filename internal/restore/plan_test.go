@@ -223,26 +223,3 @@ func TestStage(t *testing.T) {
 		}
 	})
 }
-
-func TestSetsConversion(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]bool{
-		"":                               false,
-		"# text eol=crlf\n":              false,
-		"  # text\n":                     false,
-		"* -text -crlf !eol binary\n":    false,
-		"*.go diff=golang\n*.png -ident": false,
-		"* text=auto":                    true,
-		"*.txt\ttext\r\n":                true,
-		"*.sh eol=lf\n":                  true,
-		"*.c ident\n":                    true,
-		"* filter=lfs diff=lfs\n":        true,
-		"[attr]mine text\n":              true,
-		"a working-tree-encoding=x":      true,
-		"\"a b\" crlf":                   true,
-	} {
-		if got := setsConversion([]byte(text)); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-}

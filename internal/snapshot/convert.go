@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -37,20 +36,20 @@ func newConverter(repo *git.Repo) (*converter, error) {
 		}
 		return false
 	}
-	global, err := globalFile(repo, "core.attributesfile", "attributes")
+	files, err := AttributeFiles(repo)
 	if err != nil {
 		return nil, err
 	}
-	var files [][]byte
-	for _, file := range []string{systemAttributes(), global, filepath.Join(repo.CommonDir, "info", "attributes"), filepath.Join(repo.Top, ".gitattributes")} {
+	var all [][]byte
+	for _, file := range append(files, filepath.Join(repo.Top, ".gitattributes")) {
 		data, err := readRules(file)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, data)
+		all = append(all, data)
 		c.rules.Macros(data)
 	}
-	for _, data := range files[:3] {
+	for _, data := range all[:len(files)] {
 		if f := c.rules.Parse(data, ""); !f.Plain() {
 			c.shared = append(c.shared, f)
 		}
@@ -58,18 +57,23 @@ func newConverter(repo *git.Repo) (*converter, error) {
 	return c, nil
 }
 
-// systemAttributes is the file that git has for the whole system, as far as it
-// can be known from where git itself is: to ask git is possible since 2.41.
-func systemAttributes() string {
-	program, err := exec.LookPath("git")
+// AttributeFiles are the files of attributes outside the working tree: the
+// system's, as far as it can be known from where git is (to ask git is
+// possible since 2.41), the user's and the repository's. Not all of them need
+// be there. An error says that git may read another one.
+func AttributeFiles(repo *git.Repo) ([]string, error) {
+	files := []string{"/etc/gitattributes"}
+	for _, dir := range git.Places() {
+		files = append(files, filepath.Join(dir, "etc", "gitattributes"))
+	}
+	global, err := globalFile(repo, "core.attributesfile", "attributes")
 	if err != nil {
-		return ""
+		return nil, err
 	}
-	prefix := filepath.Dir(filepath.Dir(program))
-	if prefix == "/usr" {
-		prefix = "/"
+	if global != "" {
+		files = append(files, global)
 	}
-	return filepath.Join(prefix, "etc", "gitattributes")
+	return append(files, filepath.Join(repo.CommonDir, "info", "attributes")), nil
 }
 
 // readRules reads a file of rules; none where there is no file.

@@ -412,7 +412,7 @@ func sharedRules(repo *git.Repo) (files [2][]byte, err error) {
 // globalFile is a file of the user's that a key of the configuration names, or
 // else that of the name in git's directory of the user's configuration.
 func globalFile(repo *git.Repo, key, name string) (string, error) {
-	home := os.Getenv("HOME")
+	home, _ := os.UserHomeDir()
 	if file, ok := repo.Config.Get(key); ok {
 		rest, ofHome := strings.CutPrefix(file, "~/")
 		switch {

@@ -222,24 +222,12 @@ func fingerprint(repo *git.Repo) string {
 	for _, key := range keys {
 		fmt.Fprintf(h, "%s=%q\n", key, repo.Config[key])
 	}
-	for _, file := range []string{filepath.Join(repo.CommonDir, "info", "attributes"), globalAttributes(repo)} {
+	global, err := globalFile(repo, "core.attributesfile", "attributes")
+	fmt.Fprintln(h, err) // git's own way to a file that we do not know
+	for _, file := range []string{filepath.Join(repo.CommonDir, "info", "attributes"), global} {
 		data, err := os.ReadFile(file)
 		fmt.Fprintf(h, "%s %v %q\n", file, err == nil, data)
 	}
 	fmt.Fprintln(h, repo.Top)
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-func globalAttributes(repo *git.Repo) string {
-	home, _ := os.UserHomeDir()
-	if file, ok := repo.Config.Get("core.attributesfile"); ok {
-		if rest, ok := strings.CutPrefix(file, "~/"); ok {
-			return filepath.Join(home, rest)
-		}
-		return file
-	}
-	if xdg := os.Getenv("XDG_CONFIG_HOME"); xdg != "" {
-		return filepath.Join(xdg, "git", "attributes")
-	}
-	return filepath.Join(home, ".config", "git", "attributes")
 }
