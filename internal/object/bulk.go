@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"runtime"
 	"sync"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
+	"github.com/git-checkpoint/git-checkpoint/internal/parallel"
 )
 
 // few is how many objects a program's start is not worth: a process with all
@@ -48,32 +48,27 @@ func ReadParallel(ctx context.Context, store Store, ids []string, visit func(i i
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	count := min(runtime.NumCPU(), 8)
-	errs := make([]error, count)
-	var readers sync.WaitGroup
-	for r := range count {
-		readers.Go(func() {
-			own := NewInProcess(s.repo)
-			defer own.Close()
-			for i := r * len(ids) / count; i < (r+1)*len(ids)/count && ctx.Err() == nil && errs[r] == nil; i++ {
-				kind, data, waits := s.queued(ids[i])
-				if !waits {
-					kind, data, errs[r] = own.Read(ctx, ids[i])
-				}
-				if errs[r] == nil {
-					errs[r] = visit(i, kind, int64(len(data)), bytes.NewReader(data))
-				}
+	err := parallel.Stretches(len(ids), few, func(lo, hi int) error {
+		own := NewInProcess(s.repo)
+		defer own.Close()
+		for i := lo; i < hi && ctx.Err() == nil; i++ {
+			kind, data, waits := s.queued(ids[i])
+			var err error
+			if !waits {
+				kind, data, err = own.Read(ctx, ids[i])
 			}
-			if errs[r] != nil {
+			if err == nil {
+				err = visit(i, kind, int64(len(data)), bytes.NewReader(data))
+			}
+			if err != nil {
 				cancel()
+				return err
 			}
-		})
-	}
-	readers.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return context.Cause(ctx)
 }

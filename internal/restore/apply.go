@@ -20,6 +20,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/parallel"
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
 )
 
@@ -99,7 +100,7 @@ func (p *Plan) SaveRaw(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	ids := make([]string, len(names))
-	if err := parallel(len(names), func(i int) (err error) {
+	if err := parallel.Each(len(names), func(i int) (err error) {
 		if ids[i], err = hashFile(snapshot.DiskPath(p.repo, names[i]), p.repo.ObjectFormat); err != nil {
 			return p.changed(names[i])
 		}

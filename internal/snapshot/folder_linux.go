@@ -167,14 +167,19 @@ func (f *folder) stat(name []byte) (*fileStat, error) {
 	default:
 		s.kind = kindOther
 	}
-	stat := index.Stat{
+	stat := statOf(st)
+	s.record = stat.Record(mode)
+	return s, nil
+}
+
+// statOf is index.StatOf of what the system call gave.
+func statOf(st *unix.Stat_t) index.Stat {
+	return index.Stat{
 		CTimeSec: uint32(st.Ctim.Sec), CTimeNsec: uint32(st.Ctim.Nsec),
 		MTimeSec: uint32(st.Mtim.Sec), MTimeNsec: uint32(st.Mtim.Nsec),
 		Dev: uint32(st.Dev), Ino: uint32(st.Ino), UID: st.Uid, GID: st.Gid,
 		Size: index.SizeOf(st.Size),
 	}
-	s.record = stat.Record(mode)
-	return s, nil
 }
 
 // gone says that there is no such thing any more, or something else.

@@ -1,13 +1,12 @@
 package snapshot
 
 import (
-	"errors"
-	"runtime"
 	"slices"
 	"sync"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
+	"github.com/git-checkpoint/git-checkpoint/internal/parallel"
 )
 
 // Expectation is what a file must be like.
@@ -20,18 +19,17 @@ type Expectation struct {
 // expected, sorted. Nothing beyond a symbolic link counts. It is fastest where
 // files that are in one directory follow each other.
 func Differing(repo *git.Repo, files []Expectation) ([]string, error) {
-	var running sync.WaitGroup
-	count := min(runtime.NumCPU(), 8, len(files)/1000+1)
-	changed, errs := make([][]string, count), make([]error, count)
-	for i := range count {
-		running.Go(func() {
-			changed[i], errs[i] = look(repo, files[i*len(files)/count:(i+1)*len(files)/count])
-		})
-	}
-	running.Wait()
-	all := slices.Concat(changed...)
+	var mu sync.Mutex
+	var all []string
+	err := parallel.Stretches(len(files), 1000, func(lo, hi int) error {
+		changed, err := look(repo, files[lo:hi])
+		mu.Lock()
+		all = append(all, changed...)
+		mu.Unlock()
+		return err
+	})
 	slices.Sort(all)
-	return all, errors.Join(errs...)
+	return all, err
 }
 
 // lookByPath is look on any system.

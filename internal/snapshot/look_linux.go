@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
-	"github.com/git-checkpoint/git-checkpoint/internal/index"
 )
 
 // look goes from directory to directory and asks for files by their names in
@@ -34,8 +33,7 @@ func look(repo *git.Repo, files []Expectation) (changed []string, err error) {
 			odd = append(odd, f)
 			continue
 		}
-		now := index.Stat{MTimeSec: uint32(st.Mtim.Sec), MTimeNsec: uint32(st.Mtim.Nsec), Ino: uint32(st.Ino), Size: index.SizeOf(st.Size)}
-		if !f.Stat.Same(now) {
+		if !f.Stat.Same(statOf(&st)) {
 			changed = append(changed, f.Path)
 		}
 	}

@@ -8,11 +8,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/attributes"
@@ -20,6 +17,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/parallel"
 )
 
 // emptyBlobID is the id of a file without content.
@@ -104,32 +102,12 @@ func (t *native) storeAll(ctx context.Context, todo []*change) error {
 	if t.convert, err = newConverter(t.repo); err != nil {
 		return err
 	}
-	var next atomic.Int64
-	var failed atomic.Pointer[error]
-	work := func() {
-		for failed.Load() == nil && ctx.Err() == nil {
-			i := int(next.Add(1)) - 1
-			if i >= len(todo) {
-				return
-			}
-			if err := t.storeOne(todo[i]); err != nil {
-				failed.CompareAndSwap(nil, &err)
-			}
+	return parallel.Each(len(todo), func(i int) error {
+		if ctx.Err() != nil {
+			return fault.New(fault.Fatal, "interrupted", "take a snapshot: %w", context.Cause(ctx))
 		}
-	}
-	var all sync.WaitGroup
-	for range min(len(todo), runtime.GOMAXPROCS(0)) - 1 {
-		all.Go(work)
-	}
-	work()
-	all.Wait()
-	if err := failed.Load(); err != nil {
-		return *err
-	}
-	if ctx.Err() != nil {
-		return fault.New(fault.Fatal, "interrupted", "take a snapshot: %w", context.Cause(ctx))
-	}
-	return nil
+		return t.storeOne(todo[i])
+	})
 }
 
 // storeOne stores one file or link, or marks it for git.
