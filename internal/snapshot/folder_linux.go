@@ -35,7 +35,7 @@ func newFolder(top string) (*folder, error) {
 	f := &folder{top: fd, fd: -1, buf: make([]byte, 32<<10)}
 	var fs unix.Statfs_t
 	if unix.Fstatfs(fd, &fs) == nil {
-		switch fs.Type {
+		switch uint32(fs.Type) { // its type differs from one architecture to the next
 		case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC:
 			f.keeps = true
 		}
