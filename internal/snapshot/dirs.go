@@ -33,6 +33,10 @@ func (t *dirTimes) before(second uint32) bool {
 // path, the path, the six numbers, and subs, all numbers but those of the
 // times as uvarint.
 func encodeDirs(rules [32]byte, dirs []dirState) []byte {
+	if len(dirs) == 0 {
+		return nil
+	}
+	slices.SortFunc(dirs, func(a, b dirState) int { return strings.Compare(a.path, b.path) })
 	data := rules[:]
 	for i := range dirs {
 		d := &dirs[i]
@@ -102,22 +106,17 @@ func (t *native) keepDirs(w *walk) {
 	}
 }
 
-// encodeKept makes what the private index keeps of directories, and says
-// whether it is much more than it has.
-func (t *native) encodeKept() (news bool) {
+// manyNew says whether so many of the directories to keep are not known yet
+// that the private index is worth writing for them alone.
+func (t *native) manyNew() bool {
 	t.states = slices.DeleteFunc(t.states, func(d dirState) bool { return t.unsettled[d.path] })
-	if len(t.states) == 0 {
-		return false
-	}
-	slices.SortFunc(t.states, func(a, b dirState) int { return strings.Compare(a.path, b.path) })
-	t.dirs = encodeDirs(t.rules, t.states)
-	fresh := 0
+	news := 0
 	for _, d := range t.states {
 		if t.known[d.path] != d {
-			fresh++
+			news++
 		}
 	}
-	return fresh > 10+len(t.states)/10
+	return news > 10+len(t.states)/10
 }
 
 // unsettle lets the directory of a path be read the next time.

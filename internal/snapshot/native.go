@@ -92,7 +92,6 @@ type native struct {
 	known     map[string]dirState // the directories that the private index knows
 	states    []dirState          // those that it is to know
 	unsettled map[string]bool     // not these
-	dirs      []byte              // states, encoded
 }
 
 func (n *Native) take(ctx context.Context, o Options) (*Snapshot, error) {

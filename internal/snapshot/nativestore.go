@@ -275,7 +275,7 @@ func (t *native) assemble() error {
 		edits[i] = t.changes[i].Edit
 		same = same && !t.alters(&t.changes[i])
 	}
-	more := t.encodeKept() && t.base.Check() == nil
+	more := t.manyNew() && t.base.Check() == nil
 	if len(edits) > 0 || !t.cached || more {
 		var at []int
 		t.data, at = t.base.Splice(edits)
@@ -388,7 +388,7 @@ func (t *native) keepNative(key string) error {
 	if t.tree == nil {
 		t.tree = t.base.CacheTree()
 	}
-	data, err := index.Seal(t.data, t.tree, t.dirs)
+	data, err := index.Seal(t.data, t.tree, encodeDirs(t.rules, t.states))
 	if err != nil {
 		return failed("keep the private index", err)
 	}
