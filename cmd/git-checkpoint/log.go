@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"runtime/debug"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -37,16 +36,9 @@ func runLog(c *call) error {
 	if c.flags.Bool("graph") {
 		return runGraph(c)
 	}
-	// All that is read is needed to the end: to look for garbage in it more
-	// often than this took a tenth of the time of a long log.
-	debug.SetGCPercent(400)
 	return c.in(func(w *worktree.Worktree) error {
 		n := 0
-		visit := w.Outline // lines show nothing of the records
-		if c.JSON() {
-			visit = w.Log
-		}
-		err := visit(c.ctx, c.arg(0), func(e worktree.Entry) bool {
+		err := c.entries(w, c.arg(0), func(e worktree.Entry) bool {
 			if c.JSON() {
 				c.Object(nameEntry(e))
 			} else {
@@ -105,4 +97,13 @@ func graphText(l *worktree.GraphLine, colour bool) string {
 		text += "[" + stepText(e) + "] "
 	}
 	return text + output.Text(e.Subject)
+}
+
+// entries visits the checkpoints of a run, newest first. Lines show nothing of
+// their records.
+func (c *call) entries(w *worktree.Worktree, run string, yield func(worktree.Entry) bool) error {
+	if c.JSON() {
+		return w.Log(c.ctx, run, yield)
+	}
+	return w.Outline(c.ctx, run, yield)
 }

@@ -81,11 +81,7 @@ func runRewind(c *call) error {
 func runRewindList(c *call) error {
 	return c.in(func(w *worktree.Worktree) error {
 		var entries []worktree.Entry
-		visit := w.Outline
-		if c.JSON() {
-			visit = w.Log
-		}
-		err := visit(c.ctx, c.arg(0), func(e worktree.Entry) bool {
+		err := c.entries(w, c.arg(0), func(e worktree.Entry) bool {
 			entries = append(entries, e)
 			return true
 		})
