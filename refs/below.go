@@ -26,8 +26,8 @@ func (r *Repository) Below(ctx context.Context, prefix string) ([]NamedRef, erro
 	if err := r.looseBelow(ctx, prefix, found); err != nil {
 		return nil, err
 	}
-	packed, err := os.ReadFile(filepath.Join(r.git.CommonDir, "packed-refs"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	packed, err := r.readPacked()
+	if err != nil {
 		return nil, damagedRef("packed-refs", err)
 	}
 	length, mark := 2*r.git.HashLen(), []byte(" "+prefix)
