@@ -219,10 +219,8 @@ func (p *Plan) Apply() error {
 			return err
 		}
 	}
-	for _, name := range p.Write {
-		if err := p.write(name); err != nil {
-			return err
-		}
+	if err := p.writeAll(); err != nil {
+		return err
 	}
 	for _, name := range p.target.Interrupted {
 		if p.want.get(name) == nil {
@@ -273,7 +271,7 @@ func (p *Plan) delete(name string) error {
 }
 
 func (p *Plan) step(what string) {
-	p.Steps++
+	p.steps.Add(1)
 	git.Step(what)
 }
 
@@ -294,50 +292,92 @@ func (p *Plan) removeEmpty(dir string) {
 	}
 }
 
-func (p *Plan) write(name string) error {
+// writeAll writes all files, several at once: no two have to do with each other.
+func (p *Plan) writeAll() error {
+	stats := make([]*index.Stat, len(p.Write))
+	err := parallel.Stretches(len(p.Write), 32, func(lo, hi int) (err error) {
+		beside := fmt.Sprintf("%s%d%d", besidePrefix, os.Getpid(), lo)
+		for i := lo; i < hi && err == nil; i++ {
+			stats[i], err = p.write(p.Write[i], beside)
+		}
+		return err
+	})
+	for i, s := range stats {
+		if s != nil {
+			p.stats[p.Write[i]] = *s
+		}
+	}
+	return err
+}
+
+// write writes a file and returns its stat data; nil where it made a directory
+// for a repository. beside is the name for what is to be moved into its place.
+func (p *Plan) write(name, beside string) (stat *index.Stat, err error) {
 	// Its directories are real ones after this, not links.
 	if err := p.makeParents(name); err != nil {
-		return err
+		return nil, err
 	}
-	fi, err := os.Lstat(snapshot.DiskPath(p.repo, name))
+	to, mode := snapshot.DiskPath(p.repo, name), p.want.get(name).Mode
+	failed := func(err error) (*index.Stat, error) {
+		return nil, fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
+	}
+	beside = filepath.Join(filepath.Dir(to), beside)
+	from := p.staged(name)
+	if data, held := p.held[name]; held {
+		if err := writeNew(beside, data, mode); err != nil {
+			return failed(err)
+		}
+		git.Step("written beside its place")
+		from = beside
+		defer func() {
+			if err != nil {
+				os.Remove(beside)
+			}
+		}()
+	}
+	fi, err := os.Lstat(to)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.Fatal, "io", "look at '%s': %w", name, err)
+		return nil, fault.New(fault.Fatal, "io", "look at '%s': %w", name, err)
 	}
 	if err := p.known(name, fi); err != nil {
-		return err
+		return nil, err
 	}
-	to := snapshot.DiskPath(p.repo, name)
+	if mode == index.ModeGitlink {
+		return nil, p.makeGitlink(name, to, fi)
+	}
 	if fi != nil && fi.IsDir() {
-		if p.want.get(name).Mode == index.ModeGitlink {
-			return nil
-		}
 		if err := removeEmptyTree(to); err != nil {
-			return fault.New(fault.Conflict, "directory-in-the-way", "write '%s': a directory with files in it stands there: %w", name, err).
+			return nil, fault.New(fault.Conflict, "directory-in-the-way", "write '%s': a directory with files in it stands there: %w", name, err).
 				WithHint("move it away and try again")
 		}
 	}
-	if p.want.get(name).Mode == index.ModeGitlink {
-		if fi != nil {
-			if err := os.Remove(to); err != nil {
-				return fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
-			}
-			p.step("file deleted")
-		}
-		if err := os.Mkdir(to, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
-		}
-		p.step("directory made")
-		return nil
-	}
-	if err := moveInto(p.staged(name), to); err != nil {
-		return fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
+	if err := moveInto(from, to, beside); err != nil {
+		return failed(err)
 	}
 	p.step("file written")
 	now, err := os.Lstat(to)
 	if err != nil {
-		return fault.New(fault.Fatal, "io", "look at '%s': %w", name, err)
+		return nil, fault.New(fault.Fatal, "io", "look at '%s': %w", name, err)
 	}
-	p.stats[name] = index.StatOf(now)
+	s := index.StatOf(now)
+	return &s, nil
+}
+
+// makeGitlink makes the directory that stands for a repository.
+func (p *Plan) makeGitlink(name, to string, fi fs.FileInfo) error {
+	if fi != nil && fi.IsDir() {
+		return nil
+	}
+	if fi != nil {
+		if err := os.Remove(to); err != nil {
+			return fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
+		}
+		p.step("file deleted")
+	}
+	if err := os.Mkdir(to, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fault.New(fault.Fatal, "io", "write '%s': %w", name, err)
+	}
+	p.step("directory made")
 	return nil
 }
 
@@ -388,7 +428,35 @@ func removeEmptyTree(dir string) error {
 	return nil
 }
 
-// besidePrefix, with a process id, names what moveInto copies.
+// writeNew makes a file or link as a tree has it, or leaves nothing.
+func writeNew(file string, data []byte, mode uint32) error {
+	if mode == index.ModeSymlink {
+		return os.Symlink(string(data), file)
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, permOf(mode))
+	if err != nil {
+		return err
+	}
+	reserve(f, len(data))
+	_, err = f.Write(data)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		os.Remove(file)
+	}
+	return err
+}
+
+// permOf is what git makes a file with, before the umask.
+func permOf(mode uint32) fs.FileMode {
+	if mode == index.ModeExecutable {
+		return 0o777
+	}
+	return 0o666
+}
+
+// besidePrefix, with a number, names what is written beside its place.
 const besidePrefix = ".git-checkpoint-"
 
 // Leftovers lists the copies that a killed restore left beside the files that
@@ -419,12 +487,11 @@ func Leftovers(repo *git.Repo, paths []string) []string {
 
 // moveInto moves a file into place at once. Where the two are on different
 // file systems it is copied beside its place first.
-func moveInto(from, to string) error {
+func moveInto(from, to, beside string) error {
 	err := os.Rename(from, to)
 	if err == nil || !crossesDevices(err) {
 		return err
 	}
-	beside := filepath.Join(filepath.Dir(to), fmt.Sprintf("%s%d", besidePrefix, os.Getpid()))
 	defer os.Remove(beside)
 	if link, err := os.Readlink(from); err == nil {
 		if err := os.Symlink(link, beside); err != nil {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync/atomic"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
@@ -60,10 +61,14 @@ type Plan struct {
 	plain   bool                  // no file is another on disk than stored
 	written map[string]bool       // files in stage that we wrote, not git
 	flat    map[string]string     // where in stage those are that do not lie there by their paths
+	held    map[string][]byte     // the content of files that do not lie there at all
 	stats   map[string]index.Stat // of files written
 	others  chan looked           // what came of the look at the files that are not touched
-	Steps   int                   // how many changes Apply has made
+	steps   atomic.Int64
 }
+
+// Steps is how many changes Apply has made.
+func (p *Plan) Steps() int { return int(p.steps.Load()) }
 
 // entries are sorted by path, each path once.
 type entries []index.Entry

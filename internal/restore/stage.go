@@ -142,23 +142,25 @@ func (p *Plan) stageRaw(ctx context.Context, name, raw string) error {
 	if err != nil {
 		return err
 	}
-	mode := os.FileMode(0o666)
-	if p.want.get(name).Mode == index.ModeExecutable {
-		mode = 0o777
-	}
 	file := p.staged(name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 		return fault.New(fault.Fatal, "io", "prepare '%s': %w", name, err)
 	}
-	if err := os.WriteFile(file, data, mode); err != nil {
+	if err := os.WriteFile(file, data, permOf(p.want.get(name).Mode)); err != nil {
 		return fault.New(fault.Fatal, "io", "prepare '%s': %w", name, err)
 	}
 	return nil
 }
 
-// writeStage writes files as they are stored, several at once. Each is new in
-// its place and is hashed on the way, so that what lies ready is what the
-// checkpoint says. Objects that are several files are read once.
+// holdMost is how many bytes of files are kept in memory until Apply writes
+// them. What is more lies ready on disk: that takes twice the time, since each
+// file is made in one directory and moved to another.
+const holdMost = 32 << 20
+
+// writeStage makes files ready as they are stored, several at once: in memory,
+// and what is too much for that on disk. Each is hashed on the way, so that
+// what is ready is what the checkpoint says. Objects that are several files
+// are read once.
 func (p *Plan) writeStage(ctx context.Context, list []index.Entry) error {
 	if len(list) == 0 {
 		return nil
@@ -168,7 +170,10 @@ func (p *Plan) writeStage(ctx context.Context, list []index.Entry) error {
 	// Without directories there is less to make and to remove. Where the disk
 	// may take two names for one they are needed to find that out.
 	flat := runtime.GOOS == "linux" && !p.repo.Config.Bool("core.ignorecase", false)
-	p.flat = map[string]string{}
+	p.flat, p.held = map[string]string{}, map[string][]byte{}
+	if flat {
+		w.room = min(holdMost, spaceLeft(p.repo.Top))
+	}
 	var ids []string
 	for i, e := range list {
 		if flat {
@@ -210,6 +215,7 @@ type stageWriter struct {
 
 	mu   sync.Mutex
 	made map[string]bool // directories
+	room int64           // how many more bytes of files may be kept in memory
 }
 
 // write writes all files that an object is: the first from body, the others
@@ -219,12 +225,27 @@ func (w *stageWriter) write(id string, size int64, body io.Reader) error {
 	fmt.Fprintf(h, "blob %d\x00", size)
 	body = io.TeeReader(body, h)
 	files := w.files[id]
+	if w.takes(size * int64(len(files))) {
+		data := make([]byte, size)
+		if _, err := io.ReadFull(body, data); err != nil {
+			return err
+		}
+		if hex.EncodeToString(h.Sum(nil)) != id {
+			return mismatch(id)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, e := range files {
+			w.plan.held[e.Path] = data
+		}
+		return nil
+	}
 	for i, e := range files {
 		if err := w.one(e, size, body); err != nil {
 			return err
 		}
 		if i == 0 && hex.EncodeToString(h.Sum(nil)) != id {
-			return fault.New(fault.Integrity, "object-unreadable", "read object %s: its content does not match its id", id)
+			return mismatch(id)
 		}
 		if i+1 < len(files) {
 			again, err := w.again(e)
@@ -236,6 +257,21 @@ func (w *stageWriter) write(id string, size int64, body io.Reader) error {
 		}
 	}
 	return nil
+}
+
+func mismatch(id string) error {
+	return fault.New(fault.Integrity, "object-unreadable", "read object %s: its content does not match its id", id)
+}
+
+// takes says whether there is room in memory for so many bytes.
+func (w *stageWriter) takes(size int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if size > w.room {
+		return false
+	}
+	w.room -= size
+	return true
 }
 
 // again opens what was written.
@@ -260,11 +296,7 @@ func (w *stageWriter) one(e index.Entry, size int64, body io.Reader) error {
 		}
 		return w.explain(e.Path, os.Symlink(string(target), file))
 	}
-	mode := os.FileMode(0o666)
-	if e.Mode == index.ModeExecutable {
-		mode = 0o777
-	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, permOf(e.Mode))
 	if err != nil {
 		return w.explain(e.Path, err)
 	}

@@ -260,7 +260,7 @@ func (w *Worktree) finished(ctx context.Context, op *operation) (bool, error) {
 // unfinished explains an operation that failed on the way. Where nothing was
 // changed yet it is called off.
 func (w *Worktree) unfinished(ctx context.Context, op *operation, plan *restore.Plan, s step, err error) error {
-	if plan.Steps == 0 && s.resumes == nil && op.Kind == opRestore && !op.MovesHead && errors.Is(err, fault.Conflict) {
+	if plan.Steps() == 0 && s.resumes == nil && op.Kind == opRestore && !op.MovesHead && errors.Is(err, fault.Conflict) {
 		tx := w.repo.Begin("checkpoint: called off")
 		tx.Delete(w.localRef(restoringName), op.commit)
 		if tx.Commit(context.WithoutCancel(ctx)) == nil {
