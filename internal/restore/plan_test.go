@@ -156,18 +156,21 @@ func TestApplyStopsAtAChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.write("a", "three\n")
+	p.write("a", "three\n") // what was written beside it goes again
 	if err := plan.Apply(); code(err) != "file-changed" {
 		t.Errorf("apply: %v", err)
 	}
 	if data, _ := os.ReadFile(filepath.Join(p.dir, "a")); string(data) != "three\n" {
 		t.Errorf("'a' holds %q", data)
 	}
+	if list := p.git("", "ls-files", "--others"); list != "a" {
+		t.Errorf("the working tree holds %q", list)
+	}
 }
 
 func TestStage(t *testing.T) {
 	t.Parallel()
-	big := strings.Repeat("0123456789abcdef", 300_000)
+	big := strings.Repeat("0123456789abcdef", holdMost/16/2+1) // twice that does not fit
 	t.Run("large files and copies", func(t *testing.T) {
 		t.Parallel()
 		p := newPlace(t)
