@@ -10,20 +10,29 @@ import (
 // section and variable in lower case, a subsection as it was written.
 type Config map[string][]string
 
-func parseConfig(out []byte) Config {
+// setting is one value of a key, and where it stands: "file:" and a path, or
+// something else.
+type setting struct {
+	from, key, value string
+	assigned         bool // "[section] key" without "=" means true
+}
+
+// parseListing reads what `git config --list -z --show-origin` prints.
+func parseListing(out []byte) (Config, []setting) {
 	c := Config{}
-	for _, item := range strings.Split(string(out), "\x00") {
-		if item == "" {
-			continue
+	var list []setting
+	for rest := string(out); rest != ""; {
+		var s setting
+		var item string
+		s.from, rest, _ = strings.Cut(rest, "\x00")
+		item, rest, _ = strings.Cut(rest, "\x00")
+		if s.key, s.value, s.assigned = strings.Cut(item, "\n"); !s.assigned {
+			s.value = "true"
 		}
-		key, value, assigned := strings.Cut(item, "\n")
-		if !assigned {
-			// "[section] key" without "=" means true.
-			value = "true"
-		}
-		c[key] = append(c[key], value)
+		c[s.key] = append(c[s.key], s.value)
+		list = append(list, s)
 	}
-	return c
+	return c, list
 }
 
 // Get returns the last value of key, the one that counts.

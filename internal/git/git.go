@@ -168,15 +168,10 @@ func open(ctx context.Context, cwd string, environ []string) (*Repo, error) {
 	for _, s := range baseSettings {
 		r.settings = append(r.settings, "-c", s)
 	}
-	config, setup, err := r.configure(ctx, cwd)
-	r.Config = parseConfig(config)
-	if err != nil || !r.locate(setup) {
-		if err := r.resolve(ctx, cwd); err != nil {
+	if !r.recall(cwd) {
+		if err := r.ask(ctx, cwd); err != nil {
 			return nil, err
 		}
-	}
-	if err != nil {
-		return nil, fault.New(fault.Fatal, "git-config", "read the configuration: %w", err)
 	}
 	r.disableConfiguredHooks()
 	if r.Top != "" && !located {
@@ -187,6 +182,24 @@ func open(ctx context.Context, cwd string, environ []string) (*Repo, error) {
 		}
 	}
 	return r, nil
+}
+
+// ask asks git where the repository is and how it is configured.
+func (r *Repo) ask(ctx context.Context, cwd string) error {
+	begun := time.Now()
+	listing, setup, err := r.configure(ctx, cwd)
+	r.Config, _ = parseListing(listing)
+	switch {
+	case err == nil && r.locate(setup):
+		r.remember(cwd, listing, begun)
+		return nil
+	case err == nil:
+		return r.resolve(ctx, cwd)
+	}
+	if err := r.resolve(ctx, cwd); err != nil {
+		return err
+	}
+	return fault.New(fault.Fatal, "git-config", "read the configuration: %w", err)
 }
 
 func withoutLocation(environ []string) []string {

@@ -14,7 +14,7 @@ import (
 // to know, from one process. What git says of the place is in setup.
 func (r *Repo) configure(ctx context.Context, cwd string) (config []byte, setup string, err error) {
 	var said bytes.Buffer
-	c := r.in(ctx, cwd, "config", "--list", "-z").WithEnv("GIT_TRACE_SETUP", "1")
+	c := r.in(ctx, cwd, "config", "--list", "-z", "--show-origin").WithEnv("GIT_TRACE_SETUP", "1")
 	c.Echo = &said
 	config, err = c.Output()
 	return config, said.String(), err
@@ -51,11 +51,17 @@ func (r *Repo) locate(setup string) bool {
 	}
 	r.Top, r.Dir, r.CommonDir, r.Prefix = top, dir, common, prefix
 	r.ObjectFormat = "sha1"
-	if f, err := os.Open(filepath.Join(common, "shallow")); err == nil {
-		r.Shallow = true // as git has it: whatever the file says
+	r.Shallow = isShallow(common)
+	return true
+}
+
+// isShallow is what git says of it, whatever the file holds.
+func isShallow(common string) bool {
+	f, err := os.Open(filepath.Join(common, "shallow"))
+	if err == nil {
 		f.Close()
 	}
-	return true
+	return err == nil
 }
 
 // noPlace is how the trace says that there is none.

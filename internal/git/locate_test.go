@@ -54,7 +54,7 @@ func TestOpenFindsWhatRevParseFinds(t *testing.T) {
 			}
 			whole := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool { return strings.HasPrefix(kv, "GIT_CONFIG=") })
 			listed := runGit(t, place.dir, whole, "config", "--list", "-z")
-			for key, want := range parseConfig([]byte(listed)) {
+			for key, want := range parseList(listed) {
 				// Settings of ours come last.
 				if got := r.Config[key]; len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
 					t.Errorf("%s: got %q, git lists %q", key, got, want)
@@ -225,8 +225,24 @@ func askRevParse(dir string, environ []string) map[string]string {
 func oneProcess(ctx context.Context, dir string, environ []string) bool {
 	r := &Repo{env: cleanEnvironment(environ, dir)}
 	config, setup, err := r.configure(ctx, dir)
-	r.Config = parseConfig(config)
+	r.Config, _ = parseListing(config)
 	return err == nil && r.locate(setup)
+}
+
+// parseList reads what `git config --list -z` prints.
+func parseList(out string) Config {
+	c := Config{}
+	for item := range strings.SplitSeq(out, "\x00") {
+		if item == "" {
+			continue
+		}
+		key, value, assigned := strings.Cut(item, "\n")
+		if !assigned {
+			value = "true"
+		}
+		c[key] = append(c[key], value)
+	}
+	return c
 }
 
 func testEnvironment(root string) []string {

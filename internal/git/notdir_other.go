@@ -1,0 +1,5 @@
+//go:build !unix
+
+package git
+
+func isNotDirectory(error) bool { return false }

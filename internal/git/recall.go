@@ -1,0 +1,372 @@
+package git
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/index"
+)
+
+// A hook runs at every turn, and to start git for its configuration takes a
+// third of what it does. So Open remembers what git said, and with it every
+// file that had a part in it; while these are the same, git would say it again.
+// Whatever is out of the ordinary is not remembered, and git is asked.
+
+// remembered is what git said of a repository.
+type remembered struct {
+	Question string    // what can lead to another answer, and is in no file; see question
+	Top      string    // where it was found
+	Common   string    // the git directory that all worktrees share
+	Listing  []byte    // the configuration, as `git config --list -z --show-origin` prints it
+	Files    []witness // what it came from
+}
+
+// witness is a file as it was: nil if there was none.
+type witness struct {
+	Path string
+	Stat *index.Stat
+}
+
+// rememberedName is the file that holds it, in the git directory.
+func rememberedName(dir string) string { return filepath.Join(dir, "checkpoint", "setup") }
+
+// settledFor is how long a file has to be as it is before its times tell that
+// it is the same: file systems have times of up to two seconds.
+const settledFor = 3 * time.Second
+
+// recall sets the location and the configuration from what is remembered of
+// the repository around a directory. It is false where git has to be asked.
+func (r *Repo) recall(cwd string) bool {
+	question, ok := r.question()
+	if !ok {
+		return false
+	}
+	top, dir, prefix, ok := discover(cwd)
+	if !ok {
+		return false
+	}
+	f, err := os.Open(rememberedName(dir))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var m remembered
+	if fi, err := f.Stat(); err != nil || !ours(fi) || json.NewDecoder(f).Decode(&m) != nil {
+		return false
+	}
+	if m.Question != question || m.Top != top || r.ceiling() && prefix != "" || !works(dir, m.Common) {
+		return false
+	}
+	for _, w := range m.Files {
+		if !w.holds() {
+			return false
+		}
+	}
+	r.Config, _ = parseListing(m.Listing)
+	r.Top, r.Dir, r.CommonDir, r.Prefix, r.ObjectFormat = top, dir, m.Common, prefix, "sha1"
+	r.Shallow = isShallow(m.Common)
+	Trace("git config: as it was")
+	return true
+}
+
+// remember keeps what git said, where that can be known to hold the next time.
+func (r *Repo) remember(cwd string, listing []byte, asked time.Time) {
+	question, ok := r.question()
+	if !ok {
+		return
+	}
+	top, dir, _, ok := discover(cwd)
+	if !ok || top != r.Top || dir != r.Dir || !works(dir, r.CommonDir) {
+		return
+	}
+	paths, ok := r.sources(listing)
+	if !ok {
+		return
+	}
+	m := remembered{Question: question, Top: top, Common: r.CommonDir, Listing: kept(listing, r.CommonDir, top)}
+	for _, path := range paths {
+		w := witness{Path: path}
+		switch fi, err := os.Stat(path); {
+		case err == nil:
+			stat := index.StatOf(fi)
+			w.Stat = &stat
+			for _, second := range []uint32{stat.MTimeSec, stat.CTimeSec} {
+				if int64(second) > asked.Add(-settledFor).Unix() {
+					return // it may change again and look the same
+				}
+			}
+		case !absent(err):
+			return
+		}
+		m.Files = append(m.Files, w)
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return
+	}
+	// Of a directory that nobody has saved in nothing is kept.
+	file := rememberedName(dir)
+	temporary := fmt.Sprintf("%s.%d", file, os.Getpid())
+	if os.WriteFile(temporary, data, 0o600) != nil || os.Rename(temporary, file) != nil {
+		os.Remove(temporary)
+	}
+}
+
+// question stands for what of the environment decides about the answer. It is
+// false where the environment says where the repository is, or holds settings.
+func (r *Repo) question() (string, bool) {
+	if runtime.GOOS == "windows" {
+		return "", false
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, "1", os.Geteuid(), r.settings)
+	var about []string
+	for _, kv := range r.env {
+		name, value, _ := strings.Cut(kv, "=")
+		switch name {
+		case "GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS":
+			if value != "" {
+				return "", false
+			}
+		case "HOME", "XDG_CONFIG_HOME", "SUDO_UID":
+			about = append(about, kv)
+		default:
+			if strings.HasPrefix(name, "GIT_") && !harmless(name) {
+				about = append(about, kv)
+			}
+		}
+	}
+	slices.Sort(about)
+	fmt.Fprintf(h, "%q\n", about)
+	program, err := exec.LookPath("git")
+	if err != nil {
+		return "", false
+	}
+	fi, err := os.Stat(program)
+	if err != nil {
+		return "", false
+	}
+	fmt.Fprintln(h, index.StatOf(fi))
+	return hex.EncodeToString(h.Sum(nil)), true
+}
+
+// harmless says whether a variable has to do neither with where a repository
+// is nor with its configuration: a hook has others than a shell.
+func harmless(name string) bool {
+	switch name {
+	case "GIT_EXEC_PATH", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_MERGE_AUTOEDIT",
+		"GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES":
+		return true
+	}
+	return strings.HasPrefix(name, "GIT_TRACE") || strings.HasPrefix(name, "GIT_CHECKPOINT_")
+}
+
+// ceiling says whether there are directories above which git does not look.
+func (r *Repo) ceiling() bool {
+	return slices.ContainsFunc(r.env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_CEILING_DIRECTORIES=") })
+}
+
+// discover looks for a repository as git does, from a directory upwards. It
+// is false where that is not all there is to it: then git is asked.
+func discover(cwd string) (top, dir, prefix string, ok bool) {
+	cwd, err := filepath.EvalSymlinks(cwd)
+	if err != nil || !filepath.IsAbs(cwd) {
+		return "", "", "", false
+	}
+	device := func(path string) (uint32, bool) {
+		fi, err := os.Lstat(path)
+		if err != nil || !ours(fi) {
+			return 0, false
+		}
+		return index.StatOf(fi).Dev, true
+	}
+	first, ok := device(cwd)
+	if !ok {
+		return "", "", "", false
+	}
+	for top = cwd; ; top = filepath.Dir(top) {
+		fi, err := os.Lstat(filepath.Join(top, ".git"))
+		if err == nil {
+			if dir, ok = gitDirectory(filepath.Join(top, ".git"), fi); !ok {
+				return "", "", "", false
+			}
+			break
+		}
+		// Above a file system, in a bare repository, or where there is none.
+		parent := filepath.Dir(top)
+		_, bare := os.Lstat(filepath.Join(top, "HEAD"))
+		dev, ok := device(parent)
+		if !absent(err) || !absent(bare) || parent == top || !ok || dev != first {
+			return "", "", "", false
+		}
+	}
+	if prefix, err = filepath.Rel(top, cwd); err != nil {
+		return "", "", "", false
+	}
+	if prefix = filepath.ToSlash(prefix) + "/"; prefix == "./" {
+		prefix = ""
+	}
+	return top, dir, prefix, true
+}
+
+// gitDirectory is the git directory that a .git is or names.
+func gitDirectory(path string, fi fs.FileInfo) (string, bool) {
+	switch {
+	case !ours(fi):
+		return "", false // git has rules for that (safe.directory)
+	case fi.IsDir():
+		return path, true
+	case !fi.Mode().IsRegular() || fi.Size() > 4096:
+		return "", false
+	}
+	data, err := os.ReadFile(path)
+	to, named := strings.CutPrefix(strings.TrimRight(string(data), "\r\n"), "gitdir: ")
+	if err != nil || !named || strings.ContainsRune(to, '\n') {
+		return "", false
+	}
+	to, err = physical(filepath.Dir(path), to)
+	if err != nil {
+		return "", false
+	}
+	fi, err = os.Lstat(to)
+	return to, err == nil && fi.IsDir() && ours(fi)
+}
+
+// works says whether git takes a directory for a repository of the usual form.
+func works(dir, common string) bool {
+	file := filepath.Join(dir, "HEAD")
+	if fi, err := os.Lstat(file); err != nil || !fi.Mode().IsRegular() || fi.Size() > 1024 {
+		return false
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	head := strings.TrimRight(string(data), "\n")
+	if ref, symbolic := strings.CutPrefix(head, "ref:"); symbolic {
+		if !strings.HasPrefix(strings.TrimLeft(ref, " \t"), "refs/") {
+			return false
+		}
+	} else if id, err := hex.DecodeString(head); err != nil || len(id) != 20 {
+		return false
+	}
+	for _, name := range []string{"objects", "refs"} {
+		if fi, err := os.Stat(filepath.Join(common, name)); err != nil || !fi.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
+// sources are all files that the configuration came from, and those that
+// would have a part in it if they were there.
+func (r *Repo) sources(listing []byte) ([]string, bool) {
+	config, origins := parseListing(listing)
+	paths := []string{
+		"/etc/gitconfig", filepath.Join(r.CommonDir, "config"), filepath.Join(r.Dir, "config.worktree"),
+		filepath.Join(r.Dir, "commondir"), filepath.Join(r.Dir, "gitdir"),
+	}
+	if fi, err := os.Lstat(filepath.Join(r.Top, ".git")); err == nil && !fi.IsDir() {
+		paths = append(paths, filepath.Join(r.Top, ".git"))
+	}
+	for _, place := range Places() {
+		paths = append(paths, filepath.Join(place, "etc", "gitconfig"))
+	}
+	home := ""
+	for _, kv := range r.env {
+		name, value, _ := strings.Cut(kv, "=")
+		switch name {
+		case "HOME":
+			home = value
+			paths = append(paths, filepath.Join(value, ".gitconfig"), filepath.Join(value, ".config", "git", "config"))
+		case "XDG_CONFIG_HOME":
+			paths = append(paths, filepath.Join(value, "git", "config"))
+		case "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM":
+			paths = append(paths, value)
+		}
+	}
+	for _, origin := range origins {
+		// git quotes what it must, and then a path is not what it seems.
+		file, ok := strings.CutPrefix(origin.from, "file:")
+		if !ok && origin.from != "command line:" || strings.HasPrefix(file, `"`) {
+			return nil, false
+		}
+		if !ok {
+			continue
+		}
+		file = absolute(r.Top, file)
+		paths = append(paths, file)
+		condition, include := strings.CutPrefix(origin.key, "includeif.")
+		if include && !strings.HasPrefix(condition, "gitdir:") && !strings.HasPrefix(condition, "gitdir/i:") {
+			return nil, false // it depends on the branch or on a remote
+		}
+		if !include && origin.key != "include.path" || !strings.HasSuffix(origin.key, ".path") {
+			continue
+		}
+		included := origin.value
+		if rest, ofHome := strings.CutPrefix(included, "~/"); ofHome && home != "" {
+			included = filepath.Join(home, rest)
+		} else if included == "" || strings.HasPrefix(included, "~") || strings.HasPrefix(included, "%(") {
+			return nil, false
+		}
+		paths = append(paths, absolute(filepath.Dir(file), included))
+	}
+	slices.Sort(paths)
+	paths = slices.DeleteFunc(slices.Compact(paths), func(path string) bool { return !filepath.IsAbs(path) || path == os.DevNull })
+	_, format := config.Get("extensions.objectformat")
+	return paths, !format
+}
+
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// sections are those of which a command of ours reads keys. What else the
+// user's own files hold, such as passwords for a proxy, is not copied.
+var sections = []string{"author", "checkpoint", "committer", "core", "extensions", "filter", "hook", "remote", "user"}
+
+// kept is the part of a listing that is remembered.
+func kept(listing []byte, common, top string) []byte {
+	var data []byte
+	_, settings := parseListing(listing)
+	for _, s := range settings {
+		section, _, _ := strings.Cut(s.key, ".")
+		file := absolute(top, strings.TrimPrefix(s.from, "file:"))
+		if slices.Contains(sections, section) || strings.HasPrefix(file, common+string(filepath.Separator)) {
+			data = append(data, s.from+"\x00"+s.key...)
+			if s.assigned {
+				data = append(data, "\n"+s.value...)
+			}
+			data = append(data, 0)
+		}
+	}
+	return data
+}
+
+func (w *witness) holds() bool {
+	fi, err := os.Stat(w.Path)
+	if err != nil {
+		return w.Stat == nil && absent(err)
+	}
+	return w.Stat != nil && *w.Stat == index.StatOf(fi)
+}
+
+// ours says whether a file belongs to whoever runs this.
+func ours(fi fs.FileInfo) bool { return index.StatOf(fi).UID == uint32(os.Geteuid()) }
+
+// absent says whether an error is that there is no such file.
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || isNotDirectory(err) }

@@ -1,0 +1,252 @@
+package git
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is remembered of a repository is what git says of it, in the places
+// where that can be known.
+func TestRememberedIsWhatGitSays(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nothing is remembered on Windows")
+	}
+	t.Parallel()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(parts ...string) string { return filepath.Join(append([]string{root}, parts...)...) }
+	places := situations(t, root, at)
+	for _, p := range places {
+		if r, err := open(t.Context(), p.dir, append(testEnvironment(root), p.env...)); err == nil {
+			os.Mkdir(filepath.Join(r.Dir, "checkpoint"), 0o777)
+		}
+	}
+	time.Sleep(settledFor + time.Second)
+	recalled := []string{
+		"top", "sub-directory", "nested repository", "linked worktree", "below a linked worktree", "submodule", "parent of a submodule",
+		"separate git directory", "worktree of a bare one", "shallow clone", "symbolic link to a sub-directory", "symbolic link to the top",
+		"below a symbolic link to the top", "git directory by a file", "empty configuration", "GIT_CONFIG", "a trace of one's own",
+	}
+	for _, p := range places {
+		t.Run(p.name, func(t *testing.T) {
+			environ := append(testEnvironment(root), p.env...)
+			if !slices.ContainsFunc(p.env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_CEILING") }) {
+				environ = slices.DeleteFunc(environ, func(kv string) bool { return strings.HasPrefix(kv, "GIT_CEILING") })
+			}
+			asked, err := open(t.Context(), p.dir, environ)
+			if err != nil {
+				return // and nothing was remembered
+			}
+			again := &Repo{env: asked.env[:len(cleanEnvironment(environ, p.dir))], settings: baseArguments()}
+			if got, want := again.recall(p.dir), slices.Contains(recalled, p.name); got != want {
+				t.Fatalf("recalled: %t", got)
+			} else if !got {
+				return
+			}
+			fresh := &Repo{env: again.env, settings: baseArguments()}
+			if err := fresh.ask(t.Context(), p.dir); err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range []string{"gc.auto", "maintenance.auto", "index.sparse", "index.skiphash", "i18n.logoutputencoding", "advice.addembeddedrepo", "init.defaultbranch"} {
+				delete(fresh.Config, key)
+			}
+			if !reflect.DeepEqual(again, fresh) {
+				t.Errorf("remembered:\n%+v\ngit says:\n%+v", again, fresh)
+			}
+		})
+	}
+}
+
+// Whatever has a part in the configuration, or in what git takes for a
+// repository, makes it ask anew.
+func TestNothingStaleIsRemembered(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nothing is remembered on Windows")
+	}
+	t.Parallel()
+	type world struct {
+		top, home string
+		environ   *[]string
+	}
+	write := func(content string, parts ...string) {
+		t.Helper()
+		file := filepath.Join(parts...)
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changes := map[string]func(w world){
+		"nothing": func(world) {},
+		"a setting": func(w world) {
+			write("[core]\n\trepositoryformatversion = 0\n\tbare = false\n[user]\n\tname = B\n", w.top, ".git", "config")
+		},
+		"a setting, with the same size and time": func(w world) {
+			file := filepath.Join(w.top, ".git", "config")
+			fi, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, _ := os.ReadFile(file)
+			write(strings.Replace(string(data), "name = A", "name = C", 1), file)
+			os.Chtimes(file, fi.ModTime(), fi.ModTime())
+		},
+		"the user's file":                 func(w world) { write("[user]\n\tname = D\n", w.home, ".gitconfig") },
+		"the user's other file":           func(w world) { write("[user]\n\tname = D\n", w.home, ".config", "git", "config") },
+		"a file that is included":         func(w world) { write("[user]\n\tname = E\n", w.home, "more") },
+		"a file that is included, absent": func(w world) { write("[user]\n\tname = E\n", w.home, "none") },
+		"a link to another file": func(w world) {
+			write("[user]\n\tname = F\n", w.home, "other")
+			os.Remove(filepath.Join(w.home, "linked"))
+			os.Symlink("other", filepath.Join(w.home, "linked"))
+		},
+		"config.worktree":    func(w world) { write("", w.top, ".git", "config.worktree") },
+		"HEAD":               func(w world) { write("nothing\n", w.top, ".git", "HEAD") },
+		"no objects":         func(w world) { os.RemoveAll(filepath.Join(w.top, ".git", "objects")) },
+		"a repository below": func(w world) { os.Mkdir(filepath.Join(w.top, "sub", ".git"), 0o777) },
+		"a bare repository":  func(w world) { write("ref: refs/heads/main\n", w.top, "sub", "HEAD") },
+		"damage":             func(w world) { write("{", w.top, ".git", "checkpoint", "setup") },
+		"the environment": func(w world) {
+			*w.environ = append(*w.environ, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c")
+		},
+		"another home":           func(w world) { *w.environ = append(*w.environ, "XDG_CONFIG_HOME="+w.home) },
+		"a variable of git's":    func(w world) { *w.environ = append(*w.environ, "GIT_NEW_VARIABLE=1") },
+		"a variable of a hook's": func(w world) { *w.environ = append(*w.environ, "GIT_EXEC_PATH=/x", "GIT_INDEX_FILE=/y") },
+	}
+	same := []string{"nothing", "a variable of a hook's"}
+	var worlds []world
+	var names []string
+	for name := range changes {
+		dir, err := filepath.EvalSymlinks(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := world{top: filepath.Join(dir, "top"), home: filepath.Join(dir, "home")}
+		environ := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.home, "GIT_CONFIG_NOSYSTEM=1"}
+		w.environ = &environ
+		write("", w.home, "more")
+		write("", w.home, "aim")
+		write("", w.top, "sub", "file")
+		os.Symlink("aim", filepath.Join(w.home, "linked"))
+		runGit(t, w.top, environ, "init", "-q")
+		for _, path := range []string{"~/more", "~/none", "~/linked"} {
+			runGit(t, w.top, environ, "config", "--add", "include.path", path)
+		}
+		runGit(t, w.top, environ, "config", "user.name", "A")
+		os.Mkdir(filepath.Join(w.top, ".git", "checkpoint"), 0o777)
+		worlds, names = append(worlds, w), append(names, name)
+	}
+	time.Sleep(settledFor + time.Second)
+	for i, w := range worlds {
+		t.Run(names[i], func(t *testing.T) {
+			sub := filepath.Join(w.top, "sub")
+			if _, err := open(t.Context(), sub, *w.environ); err != nil {
+				t.Fatal(err)
+			}
+			changes[names[i]](w)
+			r := &Repo{env: cleanEnvironment(*w.environ, sub), settings: baseArguments()}
+			if got, want := r.recall(sub), slices.Contains(same, names[i]); got != want {
+				t.Errorf("recalled: %t", got)
+			}
+		})
+	}
+}
+
+// What depends on more than files is not remembered, and nothing is where the
+// files are too young to tell.
+func TestNotEverythingIsRemembered(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nothing is remembered on Windows")
+	}
+	t.Parallel()
+	for name, settings := range map[string][]string{
+		"young":             {},
+		"by branch":         {"includeIf.onbranch:main.path", "x"},
+		"by remote":         {"includeIf.hasconfig:remote.*.url:x.path", "x"},
+		"of somebody":       {"include.path", "~nobody/x"},
+		"of git's prefix":   {"include.path", "%(prefix)/x"},
+		"by git directory ": {"includeIf.gitdir:~/.path", "~/x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			top, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			environ := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1"}
+			runGit(t, top, environ, "init", "-q")
+			for i := 0; i+1 < len(settings); i += 2 {
+				runGit(t, top, environ, "config", settings[i], settings[i+1])
+			}
+			os.Mkdir(filepath.Join(top, ".git", "checkpoint"), 0o777)
+			if name != "young" {
+				time.Sleep(settledFor + time.Second)
+			}
+			if _, err := open(t.Context(), top, environ); err != nil {
+				t.Fatal(err)
+			}
+			_, err = os.Stat(filepath.Join(top, ".git", "checkpoint", "setup"))
+			if got, want := err == nil, strings.HasPrefix(name, "by git"); got != want {
+				t.Errorf("remembered: %t", got)
+			}
+		})
+	}
+}
+
+// Every key that is read is of a section that is remembered, and what else the
+// user has, such as a password for a proxy, is not copied into a repository.
+func TestRememberedSections(t *testing.T) {
+	key := regexp.MustCompile(`onfig\.(?:Get|Bool|Subsections)\("([a-z0-9]+)`)
+	for _, file := range goFiles(t) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range key.FindAllStringSubmatch(string(data), -1) {
+			if !slices.Contains(sections, found[1]) {
+				t.Errorf("%s reads '%s', which is not remembered", file, found[1])
+			}
+		}
+	}
+	listing := func(from string) string {
+		return fmt.Sprintf("file:%s\x00http.proxy\nsecret\x00file:%s\x00user.name\nA\x00", from, from)
+	}
+	own := listing(".git/config")
+	got := string(kept([]byte(listing("/home/a/.gitconfig")+own), "/top/.git", "/top"))
+	if want := "file:/home/a/.gitconfig\x00user.name\nA\x00" + own; got != want {
+		t.Errorf("remembered: %q, not %q", got, want)
+	}
+}
+
+// goFiles are the sources of this module but for its tests.
+func goFiles(t *testing.T) []string {
+	var files []string
+	for _, pattern := range []string{"../*/*.go", "../../*/*.go", "../../cmd/*/*.go"} {
+		list, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, list...)
+	}
+	return slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") })
+}
+
+func baseArguments() []string {
+	var list []string
+	for _, s := range baseSettings {
+		list = append(list, "-c", s)
+	}
+	return list
+}
