@@ -10,12 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/git-checkpoint/git-checkpoint/internal/index"
 )
 
 // A hook runs at every turn, and to start git for its configuration takes a
@@ -35,7 +32,7 @@ type remembered struct {
 // witness is a file as it was: nil if there was none.
 type witness struct {
 	Path string
-	Stat *index.Stat
+	Was  *identity
 }
 
 // rememberedName is the file that holds it, in the git directory.
@@ -99,13 +96,11 @@ func (r *Repo) remember(cwd string, listing []byte, asked time.Time) {
 		w := witness{Path: path}
 		switch fi, err := os.Stat(path); {
 		case err == nil:
-			stat := index.StatOf(fi)
-			w.Stat = &stat
-			for _, second := range []uint32{stat.MTimeSec, stat.CTimeSec} {
-				if int64(second) > asked.Add(-settledFor).Unix() {
-					return // it may change again and look the same
-				}
+			now := identify(fi)
+			if settled := asked.Add(-settledFor); now.Written.After(settled) || now.Moved.After(settled) {
+				return // it may change again and look the same
 			}
+			w.Was = &now
 		case !absent(err):
 			return
 		}
@@ -126,7 +121,7 @@ func (r *Repo) remember(cwd string, listing []byte, asked time.Time) {
 // question stands for what of the environment decides about the answer. It is
 // false where the environment says where the repository is, or holds settings.
 func (r *Repo) question() (string, bool) {
-	if runtime.GOOS == "windows" {
+	if !recalls {
 		return "", false
 	}
 	h := sha256.New()
@@ -157,7 +152,7 @@ func (r *Repo) question() (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	fmt.Fprintln(h, index.StatOf(fi))
+	fmt.Fprintln(h, identify(fi))
 	return hex.EncodeToString(h.Sum(nil)), true
 }
 
@@ -184,12 +179,12 @@ func discover(cwd string) (top, dir, prefix string, ok bool) {
 	if err != nil || !filepath.IsAbs(cwd) {
 		return "", "", "", false
 	}
-	device := func(path string) (uint32, bool) {
+	device := func(path string) (uint64, bool) {
 		fi, err := os.Lstat(path)
 		if err != nil || !ours(fi) {
 			return 0, false
 		}
-		return index.StatOf(fi).Dev, true
+		return identify(fi).Device, true
 	}
 	first, ok := device(cwd)
 	if !ok {
@@ -360,13 +355,10 @@ func kept(listing []byte, common, top string) []byte {
 func (w *witness) holds() bool {
 	fi, err := os.Stat(w.Path)
 	if err != nil {
-		return w.Stat == nil && absent(err)
+		return w.Was == nil && absent(err)
 	}
-	return w.Stat != nil && *w.Stat == index.StatOf(fi)
+	return w.Was != nil && *w.Was == identify(fi)
 }
-
-// ours says whether a file belongs to whoever runs this.
-func ours(fi fs.FileInfo) bool { return index.StatOf(fi).UID == uint32(os.Geteuid()) }
 
 // absent says whether an error is that there is no such file.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || isNotDirectory(err) }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +15,8 @@ import (
 // What is remembered of a repository is what git says of it, in the places
 // where that can be known.
 func TestRememberedIsWhatGitSays(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("nothing is remembered on Windows")
+	if !recalls {
+		t.Skip("nothing is remembered here")
 	}
 	t.Parallel()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -70,8 +69,8 @@ func TestRememberedIsWhatGitSays(t *testing.T) {
 // Whatever has a part in the configuration, or in what git takes for a
 // repository, makes it ask anew.
 func TestNothingStaleIsRemembered(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("nothing is remembered on Windows")
+	if !recalls {
+		t.Skip("nothing is remembered here")
 	}
 	t.Parallel()
 	type world struct {
@@ -167,8 +166,8 @@ func TestNothingStaleIsRemembered(t *testing.T) {
 // What depends on more than files is not remembered, and nothing is where the
 // files are too young to tell.
 func TestNotEverythingIsRemembered(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("nothing is remembered on Windows")
+	if !recalls {
+		t.Skip("nothing is remembered here")
 	}
 	t.Parallel()
 	for name, settings := range map[string][]string{

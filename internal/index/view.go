@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"strings"
 	"time"
 )
 
@@ -460,41 +461,54 @@ func (s *Stat) Record(mode uint32) (r [RecordSize]byte) {
 	return r
 }
 
-// WriteTrees makes the trees that tree does not know, and completes it: put
-// gets the content of each and returns its id. It is to the entries of v what
-// BuildTrees is to a list.
-func (v *View) WriteTrees(tree *CacheTree, put func(content []byte) ([hashSize]byte, error)) error {
-	w := treeWriter{view: v, put: put}
-	_, err := w.write(tree, 0, v.Len(), 0, 0)
+// WriteTrees makes the trees that tree does not know, and completes it: those
+// of the entries of v with edits, which are sorted by path and whose
+// directories tree does not know. put gets the content of each and returns its
+// id. It is to the entries of v what BuildTrees is to a list.
+func (v *View) WriteTrees(tree *CacheTree, edits []Edit, put func(content []byte) ([hashSize]byte, error)) error {
+	w := treeWriter{view: v, edits: edits, put: put}
+	_, err := w.write(tree, nil, 0)
 	return err
 }
 
 type treeWriter struct {
-	view *View
-	put  func([]byte) ([hashSize]byte, error)
-	buf  []byte
+	view  *View
+	edits []Edit
+	put   func([]byte) ([hashSize]byte, error)
+	buf   []byte
+	i, k  int // the next entry and the next edit
 }
 
-// write makes the tree of the entries from from on that are in one directory,
-// whose path, with the '/' at its end, has prefix bytes, and returns where they end.
-func (w *treeWriter) write(t *CacheTree, from, end, prefix, depth int) (int, error) {
+// write makes the tree of the entries that come next and are in one directory,
+// whose path ends in '/', and returns how many there are.
+func (w *treeWriter) write(t *CacheTree, dir []byte, depth int) (count int, err error) {
 	if depth > maxDepth {
 		return 0, corruptf("directories nest more than %d deep", maxDepth)
 	}
-	v := w.view
 	start := len(w.buf)
 	var children []*CacheTree
-	i := from
-	for i < end {
-		path := v.Path(i)
-		if i > from && !bytes.HasPrefix(path, v.Path(from)[:prefix]) {
+	for {
+		path, edit, replaced := w.next(dir)
+		if path == nil {
 			break
 		}
-		name := path[prefix:]
+		name := path[len(dir):]
 		slash := bytes.IndexByte(name, '/')
 		if slash < 0 {
-			w.buf = append(appendTreeName(w.buf, v.Mode(i), name), v.ID(i)...)
-			i++
+			switch {
+			case edit == nil:
+				w.buf = append(appendTreeName(w.buf, w.view.Mode(w.i), name), w.view.ID(w.i)...)
+				count++
+			case !edit.Drop:
+				w.buf = append(appendTreeName(w.buf, binary.BigEndian.Uint32(edit.Record[24:]), name), edit.ID[:]...)
+				count++
+			}
+			if edit == nil || replaced {
+				w.i++
+			}
+			if edit != nil {
+				w.k++
+			}
 			continue
 		}
 		name = name[:slash]
@@ -502,24 +516,52 @@ func (w *treeWriter) write(t *CacheTree, from, end, prefix, depth int) (int, err
 		if child == nil {
 			child = &CacheTree{Name: string(name), EntryCount: -1}
 		}
-		next := i + child.EntryCount
-		if child.EntryCount < 0 || next > end {
-			var err error
-			if next, err = w.write(child, i, end, prefix+slash+1, depth+1); err != nil {
+		n := child.EntryCount
+		if n < 0 || w.i+n > w.view.Len() {
+			if n, err = w.write(child, path[:len(dir)+slash+1], depth+1); err != nil {
 				return 0, err
 			}
+		} else {
+			w.i += n
+		}
+		if count += n; n == 0 {
+			continue // nothing is left of it
 		}
 		children = append(children, child)
 		w.buf = appendHex(appendTreeName(w.buf, ModeDir, name), child.ID)
-		i = next
 	}
-	id, err := w.put(w.buf[start:])
-	if err != nil {
-		return 0, err
+	if count > 0 || depth == 0 {
+		id, err := w.put(w.buf[start:])
+		if err != nil {
+			return 0, err
+		}
+		t.ID = hex.EncodeToString(id[:])
 	}
 	w.buf = w.buf[:start]
-	t.EntryCount, t.ID = i-from, hex.EncodeToString(id[:])
-	t.Children = children
+	t.EntryCount, t.Children = count, children
 	t.Sort()
-	return i, nil
+	return count, nil
+}
+
+// next is the path of what comes next in a directory, nil at its end, and its
+// edit, if there is one; replaced says that an entry has the same path.
+func (w *treeWriter) next(dir []byte) (path []byte, edit *Edit, replaced bool) {
+	if w.i < w.view.Len() {
+		if path = w.view.Path(w.i); !bytes.HasPrefix(path, dir) {
+			path = nil
+		}
+	}
+	if w.k == len(w.edits) || !strings.HasPrefix(w.edits[w.k].Path, string(dir)) {
+		return path, nil, false
+	}
+	own := []byte(w.edits[w.k].Path)
+	if path != nil {
+		switch c := bytes.Compare(path, own); {
+		case c < 0:
+			return path, nil, false
+		case c == 0:
+			return path, &w.edits[w.k], true
+		}
+	}
+	return own, &w.edits[w.k], false
 }

@@ -276,7 +276,10 @@ func (t *native) assemble() error {
 		same = same && !t.alters(&t.changes[i])
 	}
 	more := t.manyNew() && t.base.Check() == nil
-	if len(edits) > 0 || !t.cached || more {
+	var over []index.Edit // what the trees have other than t.after
+	if t.few() && !more {
+		t.out.Behind, over = len(edits) > 0, edits
+	} else if len(edits) > 0 || !t.cached || more {
 		var at []int
 		t.data, at = t.base.Splice(edits)
 		t.news = t.blurRacy(edits, at) || more || !t.cached
@@ -301,7 +304,7 @@ func (t *native) assemble() error {
 		t.forget(t.tree)
 	}
 	if t.tree.EntryCount < 0 {
-		err := t.after.WriteTrees(t.tree, func(content []byte) ([20]byte, error) {
+		err := t.after.WriteTrees(t.tree, over, func(content []byte) ([20]byte, error) {
 			return t.writer.PutLater(object.Tree, content)
 		})
 		if err != nil {
@@ -311,6 +314,32 @@ func (t *native) assemble() error {
 	}
 	t.out.Tree = t.tree.ID
 	return nil
+}
+
+// What a snapshot may find changed without the private index being written
+// anew: to write it takes longer, from ten thousand files on, than to read
+// these files again the next time.
+const (
+	fewChanges = 64
+	fewBytes   = 1 << 20
+)
+
+// few says whether the private index can stay behind what the files are. What
+// it says of all others has to hold as it is, so the user's index must be the
+// one that it was made with.
+func (t *native) few() bool {
+	if !t.cached || !t.settled || t.o.Exact || len(t.changes) > fewChanges || len(t.unsettled) > 0 || t.base.Root() == nil || len(t.base.Gitlinks) > 0 || t.base.Special {
+		return false
+	}
+	var size uint64
+	for i := range t.changes {
+		c := &t.changes[i]
+		if c.byGit || c.unreadable || c.keep || c.SkipWorktree || modeOf(c.Record[:]) == index.ModeGitlink {
+			return false
+		}
+		size += uint64(binary.BigEndian.Uint32(c.Record[36:]))
+	}
+	return size <= fewBytes
 }
 
 // alters says whether a change is one of the tree, not of stat data alone.
@@ -376,6 +405,9 @@ func (t *native) finish() error {
 // keepNative keeps the private index, where there is anything new to keep.
 func (t *native) keepNative(key string) error {
 	k := cacheKey{Key: key, Fingerprint: t.print, Checksum: t.found.Checksum, Tree: t.out.Tree, User: t.seen}
+	if t.out.Behind {
+		return nil
+	}
 	if !t.news {
 		if k == t.found {
 			return nil

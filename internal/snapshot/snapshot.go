@@ -65,6 +65,7 @@ type Snapshot struct {
 	Skipped     []Skip
 	Unprotected []string // submodules and nested repositories: only their commit is in the tree
 	Env         []string // what git needs to see the objects of a scratch snapshot
+	Behind      bool     // the cache is good for the next Take as it is, with the key that it has; Keep does nothing
 
 	keep      func(key string) error
 	discard   func()
@@ -81,7 +82,7 @@ func (s *Snapshot) IndexTree(op *Operation, headTree string, repo *git.Repo, sto
 }
 
 // Keep makes the snapshot's index the cache of the next Take that gives the
-// same key: the id of the checkpoint that the snapshot became.
+// same key: the id of the checkpoint that the snapshot became. See Behind.
 func (s *Snapshot) Keep(key string) error {
 	if s.keep == nil {
 		return nil

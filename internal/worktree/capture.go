@@ -92,6 +92,23 @@ func (w *Worktree) settle(state *captured, checkpoint string) {
 	}
 }
 
+// settleAgain is settle where nothing was recorded: the private index may be
+// behind, and is worth keeping as it has become.
+func (w *Worktree) settleAgain(ctx context.Context, state *captured, tip, key string) {
+	if state.snap.Behind {
+		return
+	}
+	if key != tip {
+		tx := w.repo.Begin("checkpoint: private index")
+		tx.Set(w.localRef(indexName), tip, key)
+		if err := tx.Commit(ctx); err != nil {
+			git.Trace("private index: %v", err)
+			return
+		}
+	}
+	w.settle(state, tip)
+}
+
 // unignoredName is the file that lists them, each with a NUL after it.
 const unignoredName = "unignored"
 

@@ -183,7 +183,9 @@ func (w *Worktree) commit(ctx context.Context, req SaveRequest, t *target, state
 	if err := book.Commit(ctx, tx, "checkpoint "+c.ID, by); err != nil {
 		return nil, err
 	}
-	tx.Set(w.localRef(indexName), c.ID, key)
+	if !state.snap.Behind {
+		tx.Set(w.localRef(indexName), c.ID, key)
+	}
 	tx.Set(refs.RunRef(t.run), c.ID, old)
 	if err := tx.Commit(ctx); err != nil {
 		return nil, err
@@ -205,9 +207,7 @@ func (w *Worktree) unchanged(ctx context.Context, result *SaveResult, t *target,
 		return result, nil
 	}
 	result.Checkpoint, result.Number, result.StepName, result.StepKind = tip.ID, tip.Number, tip.Step, tip.Kind
-	if key == tip.ID {
-		w.settle(state, tip.ID)
-	}
+	w.settleAgain(ctx, state, tip.ID, key)
 	w.point(ctx, t)
 	return result, nil
 }
