@@ -284,7 +284,7 @@ func differences(got, want world) string {
 // work in it: no lock and nothing temporary of ours is left.
 func (s sandbox) sound() {
 	s.Helper()
-	allowed := []string{"held", "lock", "refs-lock", "worktree-id", "index", "index.key", "unignored"}
+	allowed := []string{"held", "lock", "refs-lock", "worktree-id", "index", "index.key", "unignored", "setup"}
 	entries, _ := os.ReadDir(filepath.Join(s.dir, ".git", "checkpoint"))
 	for _, e := range entries {
 		if !slices.Contains(allowed, e.Name()) {

@@ -106,7 +106,7 @@ func (v *verifier) surroundings(ctx context.Context) {
 	for _, f := range v.w.faults {
 		v.found(code(f, "settings"), "", "", "%v", f)
 	}
-	for _, name := range []string{"lock", "refs-lock", "transaction", "index", "index.key", "unignored"} {
+	for _, name := range []string{"lock", "refs-lock", "transaction", "index", "index.key", "setup", "unignored"} {
 		if info, err := os.Lstat(v.w.home(name)); err == nil && !info.Mode().IsRegular() {
 			v.found("file-damaged", "", "", "'%s' is no file; it can be removed", v.w.home(name))
 		}

@@ -197,7 +197,7 @@ func (w *Worktree) clearAway(ctx context.Context) error {
 
 // leftBehind says whether a file of ours is one that only a dead command leaves.
 func leftBehind(name string) bool {
-	for _, pattern := range []string{"stage-*", "index.[0-9]*", "index.key.*", "index.tmp*", "worktree-id.*"} {
+	for _, pattern := range []string{"stage-*", "index.[0-9]*", "index.key.*", "index.tmp*", "worktree-id.*", "setup.*"} {
 		if ok, _ := filepath.Match(pattern, name); ok {
 			return true
 		}
