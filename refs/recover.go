@@ -32,10 +32,16 @@ func (r *Repository) pendingPath() string {
 // worktree. Each is done within milliseconds.
 const writersWait = 10 * time.Second
 
+func (r *Repository) lockPath() string { return filepath.Join(r.git.Dir, "checkpoint", "refs-lock") }
+
 // alone makes this the only process that writes refs for the worktree, and its
 // git too, until do returns. Who held the lock before is dead or done.
 func (r *Repository) alone(ctx context.Context, do func() error) error {
-	l, err := lock.Acquire(ctx, filepath.Join(r.git.Dir, "checkpoint", "refs-lock"), "update refs", writersWait)
+	if r.ahead != nil {
+		defer r.Abandon()
+		return do()
+	}
+	l, err := lock.Acquire(ctx, r.lockPath(), "update refs", writersWait)
 	if errors.Is(err, lock.ErrHeld) {
 		return fault.New(fault.Conflict, "refs-busy", "update refs: %w", err).WithHint("wait for it to end and try again")
 	}

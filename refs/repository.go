@@ -38,6 +38,7 @@ type Repository struct {
 	objects object.Store
 	files   bool // refs are files, which are read without asking git
 	packed  packedRefs
+	ahead   *ahead // see Ahead
 }
 
 // packedRefs is what packed-refs held when it was last read. git writes a new
@@ -61,7 +62,10 @@ func Open(ctx context.Context, dir string) (*Repository, error) {
 }
 
 // Close ends what the repository started.
-func (r *Repository) Close() error { return r.objects.Close() }
+func (r *Repository) Close() error {
+	r.Abandon()
+	return r.objects.Close()
+}
 
 // Git is the repository as git resolved it, for packages of this module.
 func (r *Repository) Git() *git.Repo { return r.git }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,21 +91,35 @@ func (t *Transaction) Commit(ctx context.Context) error {
 
 // attempt applies the updates.
 func (t *Transaction) attempt(ctx context.Context) error {
-	err := t.repo.writeRefs(ctx, t.input.Bytes(), "-c", "core.packedRefsTimeout=5000", "update-ref", "--stdin", "-z", "-m", t.message)
+	// What is cut off, because we are killed, is not committed.
+	input := slices.Concat([]byte("start\x00"), t.input.Bytes(), []byte("commit\x00"))
+	err := t.repo.writeRefs(ctx, input, updateRef(t.message)...)
 	var failed *git.Error
 	if !errors.As(err, &failed) {
 		return err
 	}
-	said := failed.Stderr
+	said, reason := failed.Stderr, strings.TrimPrefix(failed.Reason(), "commit: ")
 	if strings.Contains(said, "but expected") || strings.Contains(said, "reference already exists") ||
 		strings.Contains(said, "unable to resolve reference") {
-		e := fault.New(fault.Conflict, "ref-moved", "update refs: %s", failed.Reason()).
+		e := fault.New(fault.Conflict, "ref-moved", "update refs: %s", reason).
 			WithHint("something else changed the repository at the same time; look again and retry")
 		e.Cause = ErrStale
 		return e
 	}
-	return fault.New(fault.Fatal, "ref-write", "update refs: %s", failed.Reason()).
+	return fault.New(fault.Fatal, "ref-write", "update refs: %s", reason).
 		WithHint("git checkpoint verify lists what is damaged")
+}
+
+// updateRef is the call of git that applies a transaction.
+func updateRef(message string) []string {
+	return []string{"-c", "core.packedRefsTimeout=5000", "update-ref", "--stdin", "-z", "-m", message}
+}
+
+// refCommand is a call of git that writes refs.
+func (r *Repository) refCommand(ctx context.Context, args []string) *git.Cmd {
+	c := r.git.Command(ctx, append([]string{"-c", "core.filesRefLockTimeout=1000"}, args...)...)
+	c.Hold = true
+	return c.WithEnv("LC_ALL", "C")
 }
 
 // writeRefs starts git to write refs, and again while somebody else holds a
@@ -113,9 +128,13 @@ func (t *Transaction) attempt(ctx context.Context) error {
 func (r *Repository) writeRefs(ctx context.Context, input []byte, args ...string) error {
 	deadline := time.Now().Add(2 * time.Second)
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		c := r.git.Command(ctx, append([]string{"-c", "core.filesRefLockTimeout=1000"}, args...)...)
-		c.Hold = true
-		err := c.WithEnv("LC_ALL", "C").WithInput(input).Run()
+		var err error
+		if p := r.started(args); p != nil {
+			p.Stdin.Write(input) // what fails here git has a reason for
+			err = p.Wait()
+		} else {
+			err = r.refCommand(ctx, args).WithInput(input).Run()
+		}
 		var failed *git.Error
 		if !errors.As(err, &failed) || !strings.Contains(failed.Stderr, ".lock': File exists") {
 			return err

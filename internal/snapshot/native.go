@@ -142,6 +142,9 @@ func (t *native) run(ctx context.Context) error {
 	}
 	end()
 	git.Trace("snapshot: %d changes", len(t.changes))
+	if len(t.changes) > 0 && t.o.Changed != nil {
+		t.o.Changed()
+	}
 	var alternates []string
 	if t.env != nil {
 		alternates = []string{filepath.Join(t.repo.CommonDir, "objects")}

@@ -49,6 +49,9 @@ type Options struct {
 	// Key is what the cache from the last save must be tied to; empty means
 	// that there is no usable cache. See Snapshot.Keep.
 	Key string
+	// Changed, if it is there, is called once it is likely that the tree is
+	// not that of the key, before anything is stored.
+	Changed func()
 }
 
 // Skip is a path that a snapshot leaves out.

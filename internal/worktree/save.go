@@ -14,6 +14,9 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
 
+// saveMessage is what a save's transaction goes by.
+const saveMessage = "checkpoint: save"
+
 // attempts is how often a save starts again when a ref moved under it.
 const attempts = 8
 
@@ -94,6 +97,8 @@ func (w *Worktree) save(ctx context.Context, req SaveRequest, pick choose) (*Sav
 	if req.Automatic {
 		options.Omit = w.unignored()
 	}
+	options.Changed = func() { w.repo.Ahead(ctx, saveMessage) }
+	defer w.repo.Abandon()
 	state, err := w.capture(ctx, options)
 	if err != nil {
 		return nil, err
@@ -145,7 +150,7 @@ func (w *Worktree) commit(ctx context.Context, req SaveRequest, t *target, state
 	}
 	same := tip.Tree == state.snap.Tree && tip.Index == index && tip.Head == state.head.Commit && tip.Branch == state.head.Branch && tip.State == state.op.Kind
 	record := !same || !req.IfChanged && (req.Step != "" || created && t.lineage == nil)
-	tx := w.repo.Begin("checkpoint: save")
+	tx := w.repo.Begin(saveMessage)
 	old := ""
 	if !created {
 		old = t.tip.ID
