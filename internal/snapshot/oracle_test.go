@@ -668,6 +668,10 @@ func (w *world) compare() {
 		w.note("-- compared; not kept")
 		return
 	}
+	if keep.Behind {
+		w.note("-- compared; the cache stays behind")
+		return
+	}
 	w.key = fmt.Sprintf("%040d", w.compared)
 	if err := keep.Keep(w.key); err != nil {
 		w.t.Errorf("keep: %v", err)
