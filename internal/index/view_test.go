@@ -2,6 +2,13 @@ package index
 
 import (
 	"bytes"
+	"crypto/sha1"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -79,6 +86,90 @@ func TestSpliceIsEncode(t *testing.T) {
 	for i, path := range []string{"0", "", "c/c", "f"} {
 		if path != "" && !bytes.Contains(data[at[i]:at[i]+72], []byte(path)) {
 			t.Errorf("edit %d is not at %d", i, at[i])
+		}
+	}
+}
+
+// The trees of an index with edits are those of the index that Splice makes of
+// them, whatever part of the cache tree is known.
+func TestWriteTreesWithEdits(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(8, 8))
+	names := []string{"a", "a-", "a0", "b", "c"}
+	path := func() string {
+		parts := make([]string, 1+r.IntN(3))
+		for i := range parts {
+			parts[i] = names[r.IntN(len(names))]
+		}
+		return strings.Join(parts, "/")
+	}
+	for round := range 300 {
+		have := map[string]bool{}
+		add := func(p string) { // in the place of whatever is in its way
+			for other := range have {
+				if strings.HasPrefix(other, p+"/") || strings.HasPrefix(p, other+"/") {
+					delete(have, other)
+				}
+			}
+			have[p] = true
+		}
+		for range 1 + r.IntN(20) {
+			add(path())
+		}
+		x := &Index{}
+		for _, p := range slices.Sorted(maps.Keys(have)) {
+			x.Entries = append(x.Entries, fileEntry(p))
+		}
+		v, err := x.View()
+		if err != nil {
+			t.Fatal(err)
+		}
+		trees := map[string][]byte{}
+		put := func(content []byte) (id [20]byte, err error) {
+			id = sha1.Sum(content)
+			trees[string(id[:])] = bytes.Clone(content)
+			return id, nil
+		}
+		known := &CacheTree{EntryCount: -1}
+		if err := v.WriteTrees(known, nil, put); err != nil {
+			t.Fatal(err)
+		}
+		before := maps.Clone(have)
+		for range 1 + r.IntN(6) {
+			if p := path(); r.IntN(3) > 0 {
+				add(p)
+			} else {
+				delete(have, p)
+			}
+		}
+		changed := maps.Clone(before)
+		maps.Copy(changed, have)
+		var edits []Edit
+		for _, p := range slices.Sorted(maps.Keys(changed)) {
+			switch {
+			case !have[p]:
+				edits = append(edits, Edit{Path: p, Drop: true})
+			case !before[p] || r.IntN(4) == 0:
+				e := fileEntry(p)
+				edit := Edit{Path: p, Record: e.Stat.Record(ModeExecutable)}
+				edit.ID[0] = byte(round) | 1
+				edits = append(edits, edit)
+			default:
+				continue
+			}
+			known.Invalidate(p)
+		}
+		data, _ := v.Splice(edits)
+		spliced, err := NewView(data, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := &CacheTree{EntryCount: -1}
+		if err := errors.Join(spliced.WriteTrees(whole, nil, put), v.WriteTrees(known, edits, put)); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(known, whole) {
+			t.Fatalf("%v with %+v: not the same trees", slices.Sorted(maps.Keys(before)), edits)
 		}
 	}
 }
