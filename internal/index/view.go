@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"strings"
 	"time"
 )
@@ -469,6 +470,40 @@ func (v *View) WriteTrees(tree *CacheTree, edits []Edit, put func(content []byte
 	w := treeWriter{view: v, edits: edits, put: put}
 	_, err := w.write(tree, nil, 0)
 	return err
+}
+
+// ErrCacheTree says that a cache tree is not that of the entries.
+var ErrCacheTree = errors.New("the cache tree does not fit")
+
+// TreeContent is the content of the tree that a directory is, whose path ends
+// in '/' or is empty. t is its node in the cache tree, in which it and what is
+// below it are known; ErrCacheTree, if it is not that.
+func (v *View) TreeContent(t *CacheTree, dir string) ([]byte, error) {
+	from := v.Search(0, []byte(dir))
+	if t.EntryCount < 0 || from+t.EntryCount > v.Len() {
+		return nil, ErrCacheTree
+	}
+	var content []byte
+	for i, end := from, from+t.EntryCount; i < end; {
+		path := v.Path(i)
+		if !bytes.HasPrefix(path, []byte(dir)) {
+			return nil, ErrCacheTree
+		}
+		name := path[len(dir):]
+		slash := bytes.IndexByte(name, '/')
+		if slash < 0 {
+			content = append(appendTreeName(content, v.Mode(i), name), v.ID(i)...)
+			i++
+			continue
+		}
+		child := t.Child(string(name[:slash]))
+		if child == nil || child.EntryCount < 1 || i+child.EntryCount > end || !bytes.HasPrefix(v.Path(i+child.EntryCount-1), path[:len(dir)+slash+1]) {
+			return nil, ErrCacheTree
+		}
+		content = appendHex(appendTreeName(content, ModeDir, name[:slash]), child.ID)
+		i += child.EntryCount
+	}
+	return content, nil
 }
 
 type treeWriter struct {

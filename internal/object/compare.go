@@ -41,9 +41,9 @@ func Compare(ctx context.Context, store Store, objectFormat, from, to string) (*
 }
 
 // CompareListed is Compare where the first tree need not be read: list gives
-// the entries of each of its directories, by the path, "" for the top. They
-// are as git has them; only their order does not matter.
-func CompareListed(ctx context.Context, store Store, objectFormat, from string, list func(dir string) ([]TreeEntry, error), to string) (*Difference, error) {
+// the content of the tree that each of its directories is, by the path, "" for
+// the top.
+func CompareListed(ctx context.Context, store Store, objectFormat, from string, list func(dir string) ([]byte, error), to string) (*Difference, error) {
 	c := comparison{Difference: Difference{Trees: map[string]string{}}, empty: EmptyTree(objectFormat)}
 	c.descend("", from, to)
 	for len(c.next) > 0 {
@@ -70,9 +70,9 @@ func CompareListed(ctx context.Context, store Store, objectFormat, from string, 
 		for _, p := range level {
 			before := trees[p.from]
 			if list != nil && p.from != "" && p.from != c.empty {
-				listed, err := list(p.dir)
+				content, err := list(p.dir)
 				if err == nil {
-					before, err = raw(listed)
+					before, err = parseRaw(content, len(from)/2)
 				}
 				if err != nil {
 					return nil, err
@@ -195,20 +195,6 @@ func parseRaw(data []byte, hashLen int) ([]rawEntry, error) {
 			return nil, fmt.Errorf("it holds '%s' twice", entries[i].name)
 		}
 	}
-	return entries, nil
-}
-
-// raw is what parseRaw makes of entries' own bytes.
-func raw(list []TreeEntry) ([]rawEntry, error) {
-	entries := make([]rawEntry, len(list))
-	for i, e := range list {
-		id, err := hex.DecodeString(e.ID)
-		if err != nil {
-			return nil, err
-		}
-		entries[i] = rawEntry{e.Mode, []byte(e.Name), id}
-	}
-	slices.SortFunc(entries, func(a, b rawEntry) int { return bytes.Compare(a.name, b.name) })
 	return entries, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -529,6 +530,9 @@ func moveInto(from, to, beside string) error {
 // has to look at the others itself.
 func (p *Plan) Stats(list []index.Entry) {
 	have, want := p.have, p.want
+	if len(list) > 0 {
+		have, want = have[have.search(list[0].Path):], want[want.search(list[0].Path):]
+	}
 	for i := range list {
 		e := &list[i]
 		e.Stat = index.Stat{}
@@ -558,6 +562,55 @@ func (p *Plan) Stats(list []index.Entry) {
 			e.Stat.Size = 0 // as git marks it; see Index.SmudgeRacy
 		}
 	}
+}
+
+// Edits are the entries of an index that are other than those of the snapshot's
+// files: of what is different in its tree and in that of the target, each
+// compared with the snapshot's. They are sorted, and have the stat data that
+// Stats would give them.
+func (p *Plan) Edits(different, files *object.Difference) ([]index.Edit, error) {
+	type entry struct {
+		mode uint32
+		id   string
+	}
+	all := make(map[string]entry, len(different.Changes))
+	has := func(name string) {
+		if h := p.have.get(name); h != nil {
+			all[name] = entry{h.Mode, h.ID}
+		}
+	}
+	for name := range p.stats {
+		has(name)
+	}
+	for i := range files.Changes {
+		has(files.Changes[i].Path)
+	}
+	for i := range different.Changes {
+		c := &different.Changes[i]
+		all[c.Path] = entry{c.ToMode, c.ToID}
+	}
+	edits := make([]index.Edit, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		to := all[name]
+		if to.mode == 0 {
+			edits = append(edits, index.Edit{Path: name, Drop: true})
+			continue
+		}
+		list := []index.Entry{{Path: name, Mode: to.mode, ID: to.id}}
+		p.Stats(list)
+		e := index.Edit{Path: name, Record: list[0].Stat.Record(to.mode)}
+		if _, err := hex.Decode(e.ID[:], []byte(to.id)); err != nil {
+			return nil, err
+		}
+		edits = append(edits, e)
+	}
+	return edits, nil
+}
+
+// Differs says whether a file is not as it is stored.
+func (p *Plan) Differs(name, id string) bool {
+	h := p.have.get(name)
+	return h != nil && p.onDisk(h) != id
 }
 
 // looked is what Differing found.

@@ -38,13 +38,25 @@ func (p *Plan) plainFiles(ctx context.Context) (bool, error) {
 	}
 	var ids []string
 	seen := map[string]bool{}
-	for _, list := range []entries{p.have, p.want, p.snap.User.Entries} {
+	add := func(id string) {
+		if !seen[id] {
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	for _, list := range []entries{p.have, p.want} {
 		for i := range list {
-			if e := &list[i]; isAttributes(e.Path) && !seen[e.ID] {
-				seen[e.ID] = true
-				ids = append(ids, e.ID)
+			if e := &list[i]; isAttributes(e.Path) {
+				add(e.ID)
 			}
 		}
+	}
+	ofUser, err := p.snap.UserNamed(".gitattributes")
+	if err != nil {
+		return false, err
+	}
+	for _, id := range ofUser {
+		add(id)
 	}
 	found := false
 	err = object.ReadEach(ctx, p.store, ids, func(i int, _ object.Kind, _ int64, body io.Reader) error {

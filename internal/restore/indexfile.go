@@ -10,7 +10,6 @@ import (
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
-	"github.com/git-checkpoint/git-checkpoint/internal/index"
 )
 
 // IndexLock is git's lock on the user's index, held by us. It is a hard link
@@ -80,12 +79,8 @@ func RemoveDeadLock(repo *git.Repo) {
 	os.Remove(ownLock(repo))
 }
 
-// Write replaces the user's index and so ends the lock.
-func (l *IndexLock) Write(x *index.Index) error {
-	data, err := x.Encode(l.repo.HashLen())
-	if err != nil {
-		return fault.New(fault.Fatal, "index-write", "write the index: %w", err)
-	}
+// Write replaces the user's index by what an index file holds, and so ends the lock.
+func (l *IndexLock) Write(data []byte) error {
 	if err := l.fill(data); err != nil {
 		return fault.New(fault.Fatal, "index-write", "write the index: %w", err)
 	}
@@ -105,9 +100,6 @@ func (l *IndexLock) fill(data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
 	if closed := f.Close(); err == nil {
 		err = closed
 	}

@@ -67,7 +67,7 @@ func (g *ByGit) take(ctx context.Context, o Options) (_ *Snapshot, again bool, e
 	if w.user, err = ReadUserIndex(ctx, g.Repo); err != nil {
 		return nil, false, err
 	}
-	w.out.User = w.user
+	w.out.user = func() (*index.Index, error) { return w.user, nil }
 	w.loadCache()
 
 	untracked, err := w.listUntracked(ctx)

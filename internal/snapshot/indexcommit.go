@@ -41,14 +41,15 @@ type IndexState struct {
 }
 
 // state is the index state of a snapshot.
-func (s *Snapshot) state(op *Operation) *IndexState {
+func (s *Snapshot) state(op *Operation) (*IndexState, error) {
 	absent := map[string]bool{}
 	for _, e := range s.Files.Entries {
 		if e.SkipWorktree {
 			absent[e.Path] = true
 		}
 	}
-	return &IndexState{Index: s.User, Operation: op, Absent: absent}
+	x, err := s.User()
+	return &IndexState{Index: x, Operation: op, Absent: absent}, err
 }
 
 // IndexTree returns the tree that holds all that is in an index beyond HEAD's

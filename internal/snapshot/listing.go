@@ -13,57 +13,34 @@ import (
 // Compare says how another tree differs from the snapshot's, which is known
 // and not read.
 func (s *Snapshot) Compare(ctx context.Context, store object.Store, objectFormat, to string) (*object.Difference, error) {
-	if s.Files.Tree == nil || s.Files.Tree.ID != s.Tree {
+	if s.content == nil {
 		return object.Compare(ctx, store, objectFormat, s.Tree, to)
 	}
-	dirs := map[string]*index.CacheTree{"": s.Files.Tree}
-	d, err := object.CompareListed(ctx, store, objectFormat, s.Tree, func(dir string) ([]object.TreeEntry, error) {
-		return listDirectory(s.Files.Entries, dirs, dir)
-	}, to)
-	if errors.Is(err, errCacheTree) {
+	d, err := object.CompareListed(ctx, store, objectFormat, s.Tree, s.content, to)
+	if errors.Is(err, index.ErrCacheTree) {
 		return object.Compare(ctx, store, objectFormat, s.Tree, to)
 	}
 	return d, err
 }
 
-// errCacheTree says that a cache tree is not that of the entries.
-var errCacheTree = errors.New("the cache tree does not fit")
-
-// listDirectory lists the entries of a directory. dirs are the cache trees of
-// directories by path: its own, and it adds those of the ones below.
-func listDirectory(entries []index.Entry, dirs map[string]*index.CacheTree, dir string) ([]object.TreeEntry, error) {
-	node := dirs[dir]
-	if dir != "" {
-		dir += "/"
-		entries = entries[sort.Search(len(entries), func(i int) bool { return entries[i].Path >= dir }):]
-	}
-	if node.EntryCount > len(entries) {
-		return nil, errCacheTree
-	}
-	// The cache tree says how many entries a directory has, so that those of
-	// its own directories are passed over.
-	var list []object.TreeEntry
-	for entries = entries[:node.EntryCount]; len(entries) > 0; {
-		e := &entries[0]
-		if !strings.HasPrefix(e.Path, dir) {
-			return nil, errCacheTree
+// contents returns a function that gives the content of the trees of a view,
+// by their paths, whose cache tree is known. A directory is asked for after
+// those above it.
+func contents(v *index.View, tree *index.CacheTree) func(dir string) ([]byte, error) {
+	known := map[string]*index.CacheTree{"": tree}
+	return func(dir string) ([]byte, error) {
+		node := known[dir]
+		if node == nil {
+			return nil, index.ErrCacheTree
 		}
-		name, _, below := strings.Cut(e.Path[len(dir):], "/")
-		if !below {
-			list = append(list, object.TreeEntry{Mode: e.Mode, Name: name, ID: e.ID})
-			entries = entries[1:]
-			continue
+		if dir != "" {
+			dir += "/"
 		}
-		path := e.Path[:len(dir)+len(name)+1]
-		child := node.Child(name)
-		if child == nil || child.EntryCount < 1 || child.EntryCount > len(entries) || !strings.HasPrefix(entries[child.EntryCount-1].Path, path) {
-			return nil, errCacheTree
+		for _, child := range node.Children {
+			known[dir+child.Name] = child
 		}
-		dirs[dir+name] = child
-		list = append(list, object.TreeEntry{Mode: object.ModeTree, Name: name, ID: child.ID})
-		entries = entries[child.EntryCount:]
+		return v.TreeContent(node, dir)
 	}
-	return list, nil
 }
 
 // Apply returns the files of a tree from those of another, sorted as theirs

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -69,7 +70,14 @@ func TestAnIndexFromAnotherAndWhatIsDifferent(t *testing.T) {
 		}
 		base, baseTree := gitIndex(t, dir, from)
 		want, wantTree := gitIndex(t, dir, to)
-		s := &Snapshot{Tree: baseTree, Files: base}
+		v, err := base.View()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Snapshot{Tree: baseTree, Files: base, content: contents(v, base.Tree)}
+		if base.Tree == nil {
+			s.content = nil
+		}
 		d, err := s.Compare(t.Context(), store, "sha1", wantTree)
 		if err != nil {
 			t.Fatal(err)
@@ -83,6 +91,22 @@ func TestAnIndexFromAnotherAndWhatIsDifferent(t *testing.T) {
 				t.Errorf("round %d: another cache tree than git's", round)
 			}
 		}
+		if base.Tree != nil {
+			n := &native{after: v, out: s, start: 1}
+			var edits []index.Edit
+			for _, c := range d.Changes {
+				e := index.Edit{Path: c.Path, Drop: c.ToMode == 0, Record: (&index.Stat{}).Record(c.ToMode)}
+				hex.Decode(e.ID[:], []byte(c.ToID))
+				edits = append(edits, e)
+			}
+			data, tree, err := n.reindexed(edits, nil)
+			if err != nil || tree != wantTree {
+				t.Fatalf("round %d: tree %s, not %s: %v", round, tree, wantTree, err)
+			}
+			if x, err := index.Parse(data, 20); err != nil || len(x.Entries) != len(want.Entries) || len(x.Entries) > 0 && !reflect.DeepEqual(x.Entries, want.Entries) || len(x.Entries) > 0 && !reflect.DeepEqual(x.Tree, want.Tree) {
+				t.Errorf("round %d: %v\nnot %v, %v", round, x, want.Entries, err)
+			}
+		}
 		whole, err := object.Compare(t.Context(), store, "sha1", baseTree, wantTree)
 		if err != nil || !reflect.DeepEqual(whole, d) {
 			t.Errorf("round %d: %v\nnot %v, %v", round, d, whole, err)
@@ -93,20 +117,28 @@ func TestAnIndexFromAnotherAndWhatIsDifferent(t *testing.T) {
 // A cache tree that is not that of the entries is found to be so.
 func TestACacheTreeThatDoesNotFit(t *testing.T) {
 	t.Parallel()
-	entries := []index.Entry{{Path: "a/b"}, {Path: "a/c"}, {Path: "d"}}
 	id := strings.Repeat("1", 40)
+	x := &index.Index{}
+	for _, path := range []string{"a/b", "a/c", "d"} {
+		x.Entries = append(x.Entries, index.Entry{Path: path, Mode: index.ModeFile, ID: id})
+	}
+	v, err := x.View()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, tree := range map[string]*index.CacheTree{
 		"too many":      {EntryCount: 4},
 		"no directory":  {EntryCount: 3},
 		"invalid":       {EntryCount: 3, Children: []*index.CacheTree{{Name: "a", EntryCount: -1}}},
 		"too much of a": {EntryCount: 3, Children: []*index.CacheTree{{Name: "a", EntryCount: 3, ID: id}}},
 	} {
-		if _, err := listDirectory(entries, map[string]*index.CacheTree{"": tree}, ""); !errors.Is(err, errCacheTree) {
+		if _, err := contents(v, tree)(""); !errors.Is(err, index.ErrCacheTree) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	good := &index.CacheTree{EntryCount: 3, Children: []*index.CacheTree{{Name: "a", EntryCount: 2, ID: id}}}
-	if list, err := listDirectory(entries, map[string]*index.CacheTree{"": good}, ""); err != nil || len(list) != 2 {
-		t.Errorf("%v, %v", list, err)
+	content, err := contents(v, good)("")
+	if want := "40000 a\x00" + strings.Repeat("\x11", 20) + "100644 d\x00" + strings.Repeat("\x11", 20); err != nil || string(content) != want {
+		t.Errorf("%q, %v", content, err)
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/attributes"
@@ -389,12 +391,28 @@ func (t *native) finish() error {
 		// What is written of these files from now on may be younger than the
 		// second of the walk, and has their trees.
 		t.out.Files.ModTime = time.Unix(int64(t.start), 0)
-		if t.out.Files.Tree = t.tree; t.tree == nil {
-			t.out.Files.Tree = t.base.CacheTree()
+		tree := t.tree
+		if tree == nil {
+			tree = t.base.CacheTree()
 		}
-		if t.out.User, err = t.user.Index(); err != nil {
-			return failed("read the index", err)
+		if t.out.Files.Tree = tree; tree != nil && tree.ID == t.out.Tree {
+			t.out.content, t.out.reindex = contents(t.after, tree), t.reindexed
 		}
+	}
+	t.out.user = sync.OnceValues(func() (*index.Index, error) {
+		x, err := t.user.Index()
+		if err != nil {
+			return nil, failed("read the index", err)
+		}
+		return x, nil
+	})
+	t.out.named = func(name string) (ids []string, err error) {
+		for i := range t.user.Len() {
+			if p := t.user.Path(i); bytes.HasSuffix(p, []byte(name)) && path.Base(string(p)) == name {
+				ids = append(ids, hex.EncodeToString(t.user.ID(i)))
+			}
+		}
+		return ids, nil
 	}
 	if !t.o.Scratch {
 		t.out.keep = t.keepNative
@@ -443,12 +461,9 @@ func (t *native) indexTree(op *Operation, headTree string, repo *git.Repo, store
 			return strings.Trim(t.seen.Index, "-"), nil
 		}
 	}
-	x, err := t.out.User, error(nil)
-	if x == nil {
-		x, err = t.user.Index()
-	}
+	x, err := t.out.User()
 	if err != nil {
-		return "", failed("read the index", err)
+		return "", err
 	}
 	absent := map[string]bool{}
 	if t.after.Special {
@@ -466,4 +481,45 @@ func (t *native) indexTree(op *Operation, headTree string, repo *git.Repo, store
 		}
 	}
 	return tree, err
+}
+
+// reindexed is Snapshot.Reindex.
+func (t *native) reindexed(edits []index.Edit, differs func(path, id string) bool) (data []byte, tree string, err error) {
+	if t.after.Special {
+		return nil, "", nil
+	}
+	changed := make(map[string]bool, len(edits))
+	for i := range edits {
+		changed[edits[i].Path] = true
+	}
+	sorted := len(edits)
+	for i := range t.after.Len() {
+		record := t.after.Record(i)
+		if seconds(record) < t.start || modeOf(record) == index.ModeGitlink || changed[string(t.after.Path(i))] {
+			continue
+		}
+		if e := (index.Edit{Path: string(t.after.Path(i))}); differs(e.Path, hex.EncodeToString(t.after.ID(i))) {
+			copy(e.Record[:], record)
+			copy(e.ID[:], t.after.ID(i))
+			binary.BigEndian.PutUint32(e.Record[36:], 0) // as git marks it; see Index.SmudgeRacy
+			edits = append(edits, e)
+		}
+	}
+	if len(edits) > sorted {
+		slices.SortFunc(edits, func(a, b index.Edit) int { return strings.Compare(a.Path, b.Path) })
+	}
+	root := t.out.Files.Tree
+	for i := range edits {
+		root.Invalidate(edits[i].Path)
+	}
+	if err := t.after.WriteTrees(root, edits, func(content []byte) (id [20]byte, err error) {
+		return mustID(object.ID("sha1", object.Tree, content)), nil
+	}); err != nil {
+		return nil, "", failed("write the index", err)
+	}
+	data, _ = t.after.Splice(edits)
+	if data, err = index.Seal(data, root, nil); err != nil {
+		return nil, "", failed("write the index", err)
+	}
+	return data, root.ID, nil
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -38,8 +39,8 @@ type Options struct {
 	// Force are paths to take if they are on disk, ignored or too large as
 	// they may be.
 	Force []string
-	// Exact asks for Snapshot.Files and Snapshot.User, with the stat data of
-	// the files on disk to the last field. git lets the nanoseconds differ.
+	// Exact asks for Snapshot.Files, with the stat data of the files on disk to
+	// the last field. git lets the nanoseconds differ.
 	Exact bool
 	// Omit are untracked paths to leave out.
 	Omit map[string]bool
@@ -64,7 +65,6 @@ type Skip struct {
 type Snapshot struct {
 	Tree        string
 	Files       *index.Index // what the tree holds, with the stat data of the files on disk; see Options.Exact
-	User        *index.Index // the user's index; see Options.Exact
 	Skipped     []Skip
 	Unprotected []string // submodules and nested repositories: only their commit is in the tree
 	Env         []string // what git needs to see the objects of a scratch snapshot
@@ -72,6 +72,10 @@ type Snapshot struct {
 
 	keep      func(key string) error
 	discard   func()
+	content   func(dir string) ([]byte, error) // the trees of Tree by their paths; nil: they have to be read
+	user      func() (*index.Index, error)     // see User
+	named     func(name string) ([]string, error)
+	reindex   func(edits []index.Edit, differs func(path, id string) bool) (data []byte, tree string, err error)
 	indexTree func(op *Operation, headTree string, repo *git.Repo, store object.Store) (string, error)
 }
 
@@ -81,7 +85,45 @@ func (s *Snapshot) IndexTree(op *Operation, headTree string, repo *git.Repo, sto
 	if s.indexTree != nil {
 		return s.indexTree(op, headTree, repo, store)
 	}
-	return IndexTree(s.state(op), headTree, repo.ObjectFormat, store)
+	state, err := s.state(op)
+	if err != nil {
+		return "", err
+	}
+	return IndexTree(state, headTree, repo.ObjectFormat, store)
+}
+
+// User is the user's index as the snapshot saw it. Call it before Discard.
+func (s *Snapshot) User() (*index.Index, error) { return s.user() }
+
+// UserNamed lists the ids of the files of a name, in whatever directory, that
+// are in the user's index. Call it before Discard.
+func (s *Snapshot) UserNamed(name string) ([]string, error) {
+	if s.named != nil {
+		return s.named(name)
+	}
+	x, err := s.User()
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for i := range x.Entries {
+		if e := &x.Entries[i]; strings.HasSuffix(e.Path, name) && path.Base(e.Path) == name {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids, nil
+}
+
+// Reindex returns what an index file holds that has the files of the snapshot
+// with edits, sorted by path, and their tree. differs is asked about files that
+// may have changed in the second in which the snapshot saw them; their entries
+// are marked for git to look at. No data: it is not known how. Call it before
+// Discard, and after Compare.
+func (s *Snapshot) Reindex(edits []index.Edit, differs func(path, id string) bool) (data []byte, tree string, err error) {
+	if s.reindex == nil {
+		return nil, "", nil
+	}
+	return s.reindex(edits, differs)
 }
 
 // Keep makes the snapshot's index the cache of the next Take that gives the
@@ -113,8 +155,7 @@ const (
 // ReadUserIndex reads the user's index, whatever form git keeps it in. The
 // index file is that of the worktree, not one that GIT_INDEX_FILE names.
 func ReadUserIndex(ctx context.Context, repo *git.Repo) (*index.Index, error) {
-	path := filepath.Join(repo.Dir, "index")
-	x, err := index.Read(path, repo.HashLen())
+	x, err := index.Read(filepath.Join(repo.Dir, "index"), repo.HashLen())
 	if errors.Is(err, index.ErrUnsupported) {
 		// A split or sparse index: git shows it whole.
 		git.Trace("index: by git (%v)", err)

@@ -27,8 +27,10 @@ type goal struct {
 	force      []string        // what may be on disk though no snapshot takes it by itself
 
 	files restore.Target
-	state *snapshot.IndexState
-	cache *index.CacheTree // of the index, nil: unknown
+	state *snapshot.IndexState // its Index may be nil; see listIndex
+	cache *index.CacheTree     // of the index, nil: unknown
+
+	changed, different *object.Difference // what the files, and what the index, have other than the snapshot
 }
 
 // goal reads what has to be known before the snapshot is taken.
@@ -88,26 +90,24 @@ func (w *Worktree) compare(ctx context.Context, from, to string) (*object.Differ
 	return object.Compare(ctx, w.repo.Objects(), w.git.ObjectFormat, from, to)
 }
 
-// list lists the files and the index of the goal, from those of the snapshot
-// and what is different in them.
-func (w *Worktree) list(ctx context.Context, g *goal, now *captured) error {
-	files, err := now.snap.Compare(ctx, w.repo.Objects(), w.git.ObjectFormat, g.checkpoint.Tree)
-	if err != nil {
+// list lists the files of the goal, from those of the snapshot and what is
+// different in them, and the index too where that has to be known before it is
+// written: where some paths are picked of it, or there are flags or conflicts.
+func (w *Worktree) list(ctx context.Context, g *goal, now *captured, pick bool) (err error) {
+	if g.changed, err = now.snap.Compare(ctx, w.repo.Objects(), w.git.ObjectFormat, g.checkpoint.Tree); err != nil {
 		return err
 	}
-	g.files.Files = snapshot.Apply(now.snap.Files.Entries, files)
-	entries, different := slices.Clone(g.files.Files), files
+	g.files.Files, g.different = snapshot.Apply(now.snap.Files.Entries, g.changed), g.changed
 	if g.stored.Entries != g.checkpoint.Tree {
-		if different, err = now.snap.Compare(ctx, w.repo.Objects(), w.git.ObjectFormat, g.stored.Entries); err != nil {
+		if g.different, err = now.snap.Compare(ctx, w.repo.Objects(), w.git.ObjectFormat, g.stored.Entries); err != nil {
 			return err
 		}
-		entries = snapshot.Apply(now.snap.Files.Entries, different)
 	}
-	if g.stored.Plain() {
-		g.cache = snapshot.CacheTree(entries, different, now.snap.Files.Tree)
-	}
-	if g.state, err = g.stored.State(entries, w.git.ObjectFormat); err != nil {
-		return err
+	g.state = &snapshot.IndexState{Operation: g.stored.Operation, Absent: map[string]bool{}}
+	if pick || !g.stored.Plain() || g.checkpoint.Kind == "" {
+		if err := w.listIndex(g, now); err != nil {
+			return err
+		}
 	}
 	if g.checkpoint.Kind == "" {
 		if err := w.keepSparse(g, now); err != nil {
@@ -119,6 +119,16 @@ func (w *Worktree) list(ctx context.Context, g *goal, now *captured) error {
 		g.files.Gone[p] = true
 	}
 	return nil
+}
+
+// listIndex lists the index of the goal.
+func (w *Worktree) listIndex(g *goal, now *captured) (err error) {
+	entries := snapshot.Apply(now.snap.Files.Entries, g.different)
+	if g.stored.Plain() {
+		g.cache = snapshot.CacheTree(entries, g.different, now.snap.Files.Tree)
+	}
+	g.state, err = g.stored.State(entries, w.git.ObjectFormat)
+	return err
 }
 
 // goneBefore are the paths that an operation which is taken back now may have
@@ -159,7 +169,11 @@ func (w *Worktree) goneBefore(ctx context.Context, op *operation, c *refs.Checkp
 func (w *Worktree) keepSparse(g *goal, now *captured) error {
 	look := snapshot.NewLstat(w.git)
 	skip := map[string]bool{}
-	for _, e := range now.snap.User.Entries {
+	user, err := now.snap.User()
+	if err != nil {
+		return err
+	}
+	for _, e := range user.Entries {
 		if !e.SkipWorktree {
 			continue
 		}
@@ -229,7 +243,7 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 		return nil, nil, err
 	}
 	end = git.Span("restore: compare")
-	err = w.list(ctx, g, now)
+	err = w.list(ctx, g, now, len(s.pathspecs)+len(op.Paths) > 0)
 	end()
 	if err != nil {
 		return discard(err)
@@ -245,20 +259,30 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 		}
 	}
 	if len(op.Paths) > 0 {
-		op.Paths = limit(g, now, op.Paths)
+		if op.Paths, err = limit(g, now, op.Paths); err != nil {
+			return discard(err)
+		}
 	}
 	obstacles, err := restore.Obstacles(w.git, g.files, now.snap)
 	if err != nil {
 		return discard(err)
 	}
 	if len(obstacles) > 0 {
+		// What is different is so in the snapshot that is given up.
+		if g.state.Index == nil {
+			if err := w.listIndex(g, now); err != nil {
+				return discard(err)
+			}
+		}
 		now.snap.Discard()
 		options.Force = append(options.Force, obstacles...)
 		if now, err = w.capture(ctx, options); err != nil {
 			return nil, nil, err
 		}
 		if len(op.Paths) > 0 {
-			op.Paths = limit(g, now, append(op.Paths, obstacles...))
+			if op.Paths, err = limit(g, now, append(op.Paths, obstacles...)); err != nil {
+				return discard(err)
+			}
 		}
 	}
 	if s.resumes != nil {

@@ -20,7 +20,11 @@ import (
 // runs, to paths of now and then.
 func (w *Worktree) matching(ctx context.Context, pathspecs []string, now *captured, g *goal) ([]string, error) {
 	all := map[string]index.Entry{}
-	for _, list := range [][]index.Entry{now.snap.Files.Entries, g.files.Files, now.snap.User.Entries, g.state.Index.Entries} {
+	user, err := now.snap.User()
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range [][]index.Entry{now.snap.Files.Entries, g.files.Files, user.Entries, g.state.Index.Entries} {
 		for _, e := range list {
 			all[e.Path] = index.Entry{Path: e.Path, Mode: index.ModeFile, ID: object.ID(w.git.ObjectFormat, object.Blob, nil)}
 		}
@@ -100,7 +104,11 @@ func (w *Worktree) lsFiles(ctx context.Context, index string, options, pathspecs
 
 // limit makes the goal equal to what is there, but for some paths. It returns
 // these and those that have to go since a chosen path needs their place.
-func limit(g *goal, now *captured, paths []string) []string {
+func limit(g *goal, now *captured, paths []string) ([]string, error) {
+	user, err := now.snap.User()
+	if err != nil {
+		return nil, err
+	}
 	in := make(map[string]bool, len(paths))
 	for _, p := range paths {
 		in[p] = true
@@ -125,7 +133,7 @@ func limit(g *goal, now *captured, paths []string) []string {
 	}
 	g.files.Files = pick(g.files.Files, now.snap.Files.Entries)
 	g.state = &snapshot.IndexState{
-		Index:     &index.Index{Entries: pick(g.state.Index.Entries, now.snap.User.Entries)},
+		Index:     &index.Index{Entries: pick(g.state.Index.Entries, user.Entries)},
 		Operation: now.op,
 		Absent:    absent,
 	}
@@ -140,12 +148,12 @@ func limit(g *goal, now *captured, paths []string) []string {
 			in[e.Path] = true
 		}
 	}
-	for _, e := range now.snap.User.Entries {
+	for _, e := range user.Entries {
 		if !has(g.state.Index.Entries, e.Path) {
 			in[e.Path] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(in))
+	return slices.Sorted(maps.Keys(in)), nil
 }
 
 // dropClashes sorts entries and removes those that a chosen path makes

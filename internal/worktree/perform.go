@@ -89,7 +89,7 @@ func (w *Worktree) perform(ctx context.Context, op *operation, s step) (*Restore
 		return nil, err
 	}
 	result.Safety = op.Safety
-	if err := w.change(ctx, op, goal, plan, lock, s, by); err != nil {
+	if err := w.change(ctx, op, goal, now, plan, lock, s, by); err != nil {
 		return nil, w.unfinished(ctx, op, plan, s, err)
 	}
 	w.recordUnignored(ctx, plan, goal, result)
@@ -164,13 +164,19 @@ func (w *Worktree) putSafety(ctx context.Context, op *operation, now *captured, 
 
 // change does what cannot be done at once, in the order in which a kill does
 // the least harm, and at the end writes down that it is done.
-func (w *Worktree) change(ctx context.Context, op *operation, g *goal, plan *restore.Plan, lock *restore.IndexLock, s step, by refs.Identity) error {
+func (w *Worktree) change(ctx context.Context, op *operation, g *goal, now *captured, plan *restore.Plan, lock *restore.IndexLock, s step, by refs.Identity) error {
 	for _, part := range []struct {
 		what string
 		do   func() error
 	}{
 		{"files", plan.Apply},
-		{"index", func() error { return lock.Write(w.indexOf(g, plan)) }},
+		{"index", func() error {
+			data, err := w.indexOf(g, now, plan)
+			if err != nil {
+				return err
+			}
+			return lock.Write(data)
+		}},
 		{"HEAD", func() error { return w.changeHead(ctx, op, g) }},
 		{"verify", plan.Verify},
 		{"write down that it is done", func() error { return w.finish(ctx, op, s) }},
@@ -185,12 +191,37 @@ func (w *Worktree) change(ctx context.Context, op *operation, g *goal, plan *res
 	return nil
 }
 
-// indexOf is the user's index as the goal has it, with the stat data of the
-// files that equal their entries, so that git need not look at them again.
-func (w *Worktree) indexOf(g *goal, plan *restore.Plan) *index.Index {
+// indexOf is the user's index as the goal has it, as a file holds it, with the
+// stat data of the files that equal their entries, so that git need not look
+// at them again.
+func (w *Worktree) indexOf(g *goal, now *captured, plan *restore.Plan) ([]byte, error) {
+	failed := func(err error) ([]byte, error) {
+		return nil, fault.New(fault.Fatal, "index-write", "write the index: %w", err)
+	}
+	if g.state.Index == nil {
+		edits, err := plan.Edits(g.different, g.changed)
+		if err != nil {
+			return failed(err)
+		}
+		data, tree, err := now.snap.Reindex(edits, plan.Differs)
+		if err != nil {
+			return failed(err)
+		}
+		if data != nil && tree == g.stored.Entries {
+			return data, nil
+		}
+		if err := w.listIndex(g, now); err != nil {
+			return nil, err
+		}
+		g.cache = nil
+	}
 	x := &index.Index{Entries: g.state.Index.Entries, Tree: g.cache}
 	plan.Stats(x.Entries)
-	return x
+	data, err := x.Encode(w.git.HashLen())
+	if err != nil {
+		return failed(err)
+	}
+	return data, nil
 }
 
 // finish writes down that the operation is done: first that it is, by its
