@@ -8,9 +8,11 @@
 //	go run ./bench -stores                        # the two object stores, for ARCHITECTURE.md
 //
 // Every row has two sides, each a whole process (or, for git, the processes
-// that the work takes) that is started anew, warm. The sides take turns, each
-// pair gives one ratio, and the median of the ratios is what counts: it stays
-// what it is on a machine that is busy with other things, where times do not.
+// that the work takes) that is started anew, warm.
+// The sides take turns, each pair gives one ratio, and the median of the ratios
+// is what counts: it stays what it is on a machine that is busy with other
+// things, where times do not. Rows that take snapshots are then measured once
+// more, against git again, with snapshots by git: GIT_CHECKPOINT_SNAPSHOT=git.
 //
 // The repositories are built in a temporary directory that is removed, or in
 // -dir, where they are kept and found again: small (20 files), r1 (a copy of
@@ -42,6 +44,7 @@ func run() error {
 	only := flag.String("rows", "", "which rows, by their names in the table; all of a repository's if empty")
 	n := flag.Int("n", 0, "how many pairs a row; 0: as many as fit the size of the repository")
 	dir := flag.String("dir", "", "where the repositories are kept; a temporary directory if empty")
+	byGit := flag.Bool("by-git", true, "measure rows that take snapshots with snapshots by git too")
 	stores := flag.Bool("stores", false, "measure the two object stores instead")
 	flag.Parse()
 
@@ -65,8 +68,8 @@ func run() error {
 		return err
 	}
 	fmt.Printf("%s, %d cores, %s, %s\n\n", runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), b.gitVersion(), time.Now().Format(time.DateOnly))
-	fmt.Println("| repository | row | git checkpoint | git | ratio | of the pairs | target |")
-	fmt.Println("|---|---|---|---|---|---|---|")
+	fmt.Println("| repository | row | git checkpoint | git | ratio | of the pairs | target | snapshots by git | ratio |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	for _, name := range strings.Split(*repos, ",") {
 		repo, ok := repositories[name]
 		if !ok {
@@ -76,11 +79,11 @@ func run() error {
 			if !slices.Contains(row.in, name) || *only != "" && !slices.Contains(strings.Split(*only, ","), row.name) {
 				continue
 			}
-			result, err := b.measure(repo, name, row)
+			line, err := b.line(repo, name, row, *byGit)
 			if err != nil {
 				return fmt.Errorf("%s in %s: %w", row.name, name, err)
 			}
-			fmt.Println(result.line(name, row))
+			fmt.Println(line)
 		}
 	}
 	fmt.Println("\nWhere the time of a start goes: GODEBUG=inittrace=1 git-checkpoint version")
@@ -93,6 +96,7 @@ type bench struct {
 	pairs  int
 	binary string // git checkpoint, as built for this run
 	empty  string // a Go program that does nothing
+	way    string // of taking snapshots: GIT_CHECKPOINT_SNAPSHOT
 }
 
 // build builds the programs.
