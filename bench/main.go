@@ -8,11 +8,13 @@
 //	go run ./bench -stores                        # the two object stores, for ARCHITECTURE.md
 //
 // Every row has two sides, each a whole process (or, for git, the processes
-// that the work takes) that is started anew, warm.
+// that the work takes) that is started anew, warm unless the row says cold.
 // The sides take turns, each pair gives one ratio, and the median of the ratios
 // is what counts: it stays what it is on a machine that is busy with other
 // things, where times do not. Rows that take snapshots are then measured once
 // more, against git again, with snapshots by git: GIT_CHECKPOINT_SNAPSHOT=git.
+//
+// Cold rows need root on Linux, and slow down whatever else runs there.
 //
 // The repositories are built in a temporary directory that is removed, or in
 // -dir, where they are kept and found again: small (20 files), r1 (a copy of
@@ -80,10 +82,14 @@ func run() error {
 				continue
 			}
 			line, err := b.line(repo, name, row, *byGit)
-			if err != nil {
+			switch {
+			case errors.Is(err, errSkip):
+				fmt.Fprintf(os.Stderr, "bench: %s in %s: %v\n", row.name, name, err)
+			case err != nil:
 				return fmt.Errorf("%s in %s: %w", row.name, name, err)
+			default:
+				fmt.Println(line)
 			}
-			fmt.Println(line)
 		}
 	}
 	fmt.Println("\nWhere the time of a start goes: GODEBUG=inittrace=1 git-checkpoint version")

@@ -25,12 +25,16 @@ var rows = []row{
 	{"start", "an empty Go program", "", []string{"small"}, false, startUp},
 	{"hook", "an empty Go program", "≤ 8 ms more", []string{"small"}, false, hook},
 	{"save-nothing", "status", "≤ 0.50", []string{"small", "r1", "r2"}, true, saveNothing},
+	{"save-nothing-cold", "status", "", []string{"r1", "r2"}, true, cold(saveNothing)},
 	{"save-1", "add, write-tree, commit-tree, update-ref", "≤ 0.35; small: ≤ 8 ms", []string{"small", "r1", "r2"}, true, saveChanged(1, privateIndex)},
 	{"save-1000", "add, write-tree, commit-tree, update-ref", "≤ 0.25", []string{"r1", "r2"}, true, saveChanged(1000, privateIndex)},
 	{"restore", "read-tree -u -m", "≤ 0.6", []string{"small", "r1", "r2"}, true, restore(1000)},
 	{"log", "log with notes", "≤ 0.6", []string{"small"}, false, log(10_000)},
 	{"first-save", "add -A", "≤ 0.10", []string{"big"}, true, firstSave},
 }
+
+// errSkip is in the error of a row that cannot be measured here.
+var errSkip = errors.New("skipped")
 
 // checkpoint is git checkpoint in a repository, for side.work.
 func (b *bench) checkpoint(dir string, args ...string) func() error {
@@ -58,6 +62,25 @@ func saveNothing(b *bench, dir string) (ours, git side, err error) {
 	ours = side{work: b.checkpoint(dir, "save")}
 	git = side{work: func() error { return command(dir, "git", "status").run() }}
 	return ours, git, err
+}
+
+// cold lets both sides of a row find nothing in memory, not their programs either.
+func cold(row func(b *bench, dir string) (ours, git side, err error)) func(b *bench, dir string) (ours, git side, err error) {
+	return func(b *bench, dir string) (ours, git side, err error) {
+		if ours, git, err = row(b, dir); err != nil {
+			return ours, git, err
+		}
+		ours.prepare, git.prepare = dropCaches, dropCaches
+		if err := dropCaches(); err != nil {
+			return ours, git, fmt.Errorf("%w: %w", errSkip, err)
+		}
+		return ours, git, nil
+	}
+}
+
+// dropCaches lets Linux forget all files. Only root may say so.
+func dropCaches() error {
+	return errors.Join(command("", "sync").run(), os.WriteFile("/proc/sys/vm/drop_caches", []byte("3\n"), 0))
 }
 
 // saveChanged changes files before each save. git's side saves them by a
