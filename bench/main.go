@@ -4,6 +4,7 @@
 //	go run ./bench                                # the small repository, seconds
 //	go run ./bench -repo r1,small                 # the Go tree too
 //	go run ./bench -repo r2 -rows restore -n 7    # 100,000 generated files
+//	go run ./bench -repo untracked,ignored        # many files that no commit has
 //	go run ./bench -repo big                      # 1 GB untracked, minutes
 //	go run ./bench -stores                        # the two object stores, for ARCHITECTURE.md
 //
@@ -18,8 +19,10 @@
 //
 // The repositories are built in a temporary directory that is removed, or in
 // -dir, where they are kept and found again: small (20 files), r1 (a copy of
-// `go env GOROOT`), r2 (100,000 files), log (a run of 10,000 checkpoints, for
-// the row of that name) and big (1 GB, never kept).
+// `go env GOROOT`), r2 (100,000 files), untracked and ignored (r1 with 20,000
+// small untracked files or 50,000 ignored ones, half of them in a directory of
+// their own), log (a run of 10,000 checkpoints, for the row of that name) and
+// big (1 GB untracked, never kept).
 package main
 
 import (
@@ -42,7 +45,7 @@ func main() {
 }
 
 func run() error {
-	repos := flag.String("repo", "small", "which repositories, of small, r1, r2 and big, with commas")
+	repos := flag.String("repo", "small", "which repositories, of small, r1, r2, untracked, ignored and big, with commas")
 	only := flag.String("rows", "", "which rows, by their names in the table; all of a repository's if empty")
 	n := flag.Int("n", 0, "how many pairs a row; 0: as many as fit the size of the repository")
 	dir := flag.String("dir", "", "where the repositories are kept; a temporary directory if empty")

@@ -87,6 +87,9 @@ func (b *bench) measure(repo repository, name string, row row, way string) (*res
 	if err != nil {
 		return nil, err
 	}
+	if !repo.keep {
+		defer os.RemoveAll(dir)
+	}
 	ours, git, err := row.sides(b, dir)
 	if err != nil {
 		return nil, err
@@ -105,7 +108,7 @@ func (b *bench) measure(repo repository, name string, row row, way string) (*res
 				return nil, err
 			}
 		}
-		if i > 0 || pairs == 1 {
+		if i > 0 {
 			times[0], times[1] = append(times[0], took[0]), append(times[1], took[1])
 			r.ratios = append(r.ratios, float64(took[0])/float64(took[1]))
 		}

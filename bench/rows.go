@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,9 +23,9 @@ type row struct {
 var rows = []row{
 	{"start", "an empty Go program", "", []string{"small"}, false, startUp},
 	{"hook", "an empty Go program", "≤ 8 ms more", []string{"small"}, false, hook},
-	{"save-nothing", "status", "≤ 0.50", []string{"small", "r1", "r2"}, true, saveNothing},
+	{"save-nothing", "status", "≤ 0.50", []string{"small", "r1", "r2", "untracked", "ignored", "big"}, true, saveNothing},
 	{"save-nothing-cold", "status", "", []string{"r1", "r2"}, true, cold(saveNothing)},
-	{"save-1", "add, write-tree, commit-tree, update-ref", "≤ 0.35; small: ≤ 8 ms", []string{"small", "r1", "r2"}, true, saveChanged(1, privateIndex)},
+	{"save-1", "add, write-tree, commit-tree, update-ref", "≤ 0.35; small: ≤ 8 ms", []string{"small", "r1", "r2", "untracked", "ignored"}, true, saveChanged(1, privateIndex)},
 	{"save-1000", "add, write-tree, commit-tree, update-ref", "≤ 0.25", []string{"r1", "r2"}, true, saveChanged(1000, privateIndex)},
 	{"restore", "read-tree -u -m", "≤ 0.6", []string{"small", "r1", "r2"}, true, restore(1000)},
 	{"log", "log with notes", "≤ 0.6", []string{"small"}, false, log(10_000)},
@@ -36,10 +35,11 @@ var rows = []row{
 // errSkip is in the error of a row that cannot be measured here.
 var errSkip = errors.New("skipped")
 
-// checkpoint is git checkpoint in a repository, for side.work.
+// checkpoint is git checkpoint in a repository, for side.work. It saves files
+// of any size.
 func (b *bench) checkpoint(dir string, args ...string) func() error {
 	return func() error {
-		return command(dir, b.binary, args...).with("GIT_CHECKPOINT_SNAPSHOT", b.way).run()
+		return command(dir, b.binary, args...).with("GIT_CHECKPOINT_SNAPSHOT", b.way).with("GIT_CHECKPOINT_SNAPSHOT_MAX_FILE_SIZE", "0").run()
 	}
 }
 
@@ -198,20 +198,10 @@ func log(count int) func(b *bench, dir string) (ours, git side, err error) {
 	}
 }
 
-// firstSave has 1 GB of files that no repository knows yet.
+// firstSave has files that no repository knows yet.
 func firstSave(b *bench, dir string) (ours, git side, err error) {
-	random := rand.New(rand.NewSource(1))
-	data := make([]byte, 16<<20)
-	for i := range 64 {
-		random.Read(data)
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%02d", i)), data, 0o666))
-	}
 	forget := func() error {
 		return errors.Join(os.RemoveAll(filepath.Join(dir, ".git")), command(dir, "git", "init", "-q", "-b", "main").run())
 	}
-	ours = side{forget, func() error {
-		return command(dir, b.binary, "save").with("GIT_CHECKPOINT_SNAPSHOT", b.way).with("GIT_CHECKPOINT_SNAPSHOT_MAX_FILE_SIZE", "0").run()
-	}}
-	git = side{forget, func() error { return command(dir, "git", "add", "-A").run() }}
-	return ours, git, err
+	return side{forget, b.checkpoint(dir, "save")}, side{forget, func() error { return command(dir, "git", "add", "-A").run() }}, nil
 }
