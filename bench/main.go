@@ -15,7 +15,9 @@
 // things, where times do not. Rows that take snapshots are then measured once
 // more, against git again, with snapshots by git: GIT_CHECKPOINT_SNAPSHOT=git.
 //
-// Cold rows need root on Linux, and slow down whatever else runs there.
+// The rows save-1-… are what others do to save a working tree: an index made
+// anew for each save, a git directory elsewhere, the stash (without untracked
+// files). Cold rows need root on Linux, and slow down whatever else runs there.
 //
 // The repositories are built in a temporary directory that is removed, or in
 // -dir, where they are kept and found again: small (20 files), r1 (a copy of

@@ -26,6 +26,9 @@ var rows = []row{
 	{"save-nothing", "status", "≤ 0.50", []string{"small", "r1", "r2", "untracked", "ignored", "big"}, true, saveNothing},
 	{"save-nothing-cold", "status", "", []string{"r1", "r2"}, true, cold(saveNothing)},
 	{"save-1", "add, write-tree, commit-tree, update-ref", "≤ 0.35; small: ≤ 8 ms", []string{"small", "r1", "r2", "untracked", "ignored"}, true, saveChanged(1, privateIndex)},
+	{"save-1-fresh-index", "read-tree HEAD, add, write-tree, commit-tree, update-ref", "", []string{"small", "r1", "r2"}, false, saveChanged(1, freshIndex)},
+	{"save-1-shadow", "add, commit in another git directory", "", []string{"small", "r1", "r2"}, false, saveChanged(1, shadow)},
+	{"save-1-stash", "stash create, stash store", "", []string{"small", "r1", "r2"}, false, saveChanged(1, stash)},
 	{"save-1000", "add, write-tree, commit-tree, update-ref", "≤ 0.25", []string{"r1", "r2"}, true, saveChanged(1000, privateIndex)},
 	{"restore", "read-tree -u -m", "≤ 0.6", []string{"small", "r1", "r2"}, true, restore(1000)},
 	{"log", "log with notes", "≤ 0.6", []string{"small"}, false, log(10_000)},
@@ -107,6 +110,18 @@ func privateIndex(_ *bench, dir string) (save func() error, err error) {
 	return func() error { return saveIndex(dir, index) }, err
 }
 
+// freshIndex is an index that knows no file's stat data, made for each save.
+func freshIndex(_ *bench, dir string) (save func() error, err error) {
+	index := filepath.Join(dir, ".git", "bench-fresh-index")
+	return func() error {
+		defer os.Remove(index)
+		if err := command(dir, "git", "read-tree", "HEAD").with("GIT_INDEX_FILE", index).run(); err != nil {
+			return err
+		}
+		return saveIndex(dir, index)
+	}, nil
+}
+
 // saveIndex adds all files to an index and makes a commit of it, which a ref keeps.
 func saveIndex(dir, index string) error {
 	git := func(args ...string) (string, error) {
@@ -126,6 +141,33 @@ func saveIndex(dir, index string) error {
 	}
 	_, err = git("update-ref", "refs/bench/checkpoint", commit)
 	return err
+}
+
+// shadow is a git directory elsewhere, with the same working tree.
+func shadow(b *bench, dir string) (save func() error, err error) {
+	git := func(args ...string) error {
+		return command(dir, "git", args...).with("GIT_DIR", filepath.Join(b.dir, "shadow.git")).with("GIT_WORK_TREE", dir).run()
+	}
+	commit := func() error { return errors.Join(git("add", "-A"), git("commit", "-q", "-m", "checkpoint")) }
+	err = errors.Join(
+		os.RemoveAll(filepath.Join(b.dir, "shadow.git")),
+		git("init", "-q"),
+		git("config", "gc.auto", "0"), // nothing in the background
+		commit(),
+		git("gc", "-q"),
+	)
+	return commit, err
+}
+
+// stash keeps a commit of the tracked files, and leaves them as they are.
+func stash(_ *bench, dir string) (save func() error, err error) {
+	return func() error {
+		commit, err := command(dir, "git", "stash", "create").output()
+		if err != nil {
+			return err
+		}
+		return command(dir, "git", "stash", "store", "-q", strings.TrimSpace(commit)).run()
+	}, nil
 }
 
 func copyFile(from, to string) error {
