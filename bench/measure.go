@@ -80,11 +80,15 @@ type result struct {
 }
 
 // measure lets the two sides of a row take turns; who begins changes. The
-// first pair only warms up.
-func (b *bench) measure(repo repository, name string, row row) (*result, error) {
+// first pair only warms up: what a save keeps for the next is that of its way.
+func (b *bench) measure(repo repository, name string, row row, way string) (*result, error) {
+	b.way = way
 	dir, err := b.repository(repo, name)
 	if err != nil {
 		return nil, err
+	}
+	if !repo.keep {
+		defer os.RemoveAll(dir)
 	}
 	ours, git, err := row.sides(b, dir)
 	if err != nil {
@@ -104,7 +108,7 @@ func (b *bench) measure(repo repository, name string, row row) (*result, error) 
 				return nil, err
 			}
 		}
-		if i > 0 || pairs == 1 {
+		if i > 0 {
 			times[0], times[1] = append(times[0], took[0]), append(times[1], took[1])
 			r.ratios = append(r.ratios, float64(took[0])/float64(took[1]))
 		}
@@ -118,9 +122,21 @@ func median[T cmp.Ordered](list []T) T {
 	return sorted[len(sorted)/2]
 }
 
-func (r *result) line(repo string, row row) string {
-	return fmt.Sprintf("| %s | %s | %s | %s: %s | %.2f | %.2f–%.2f | %s |", repo, row.name, milliseconds(r.ours), row.git, milliseconds(r.git),
+// line measures a row, in both of our ways if byGit says so and it has two.
+func (b *bench) line(repo repository, name string, row row, byGit bool) (string, error) {
+	r, err := b.measure(repo, name, row, "")
+	if err != nil {
+		return "", err
+	}
+	line := fmt.Sprintf("| %s | %s | %s | %s: %s | %.2f | %.2f–%.2f | %s |", name, row.name, milliseconds(r.ours), row.git, milliseconds(r.git),
 		median(r.ratios), slices.Min(r.ratios), slices.Max(r.ratios), row.target)
+	if !byGit || !row.byGit {
+		return line + "  |  |", nil
+	}
+	if r, err = b.measure(repo, name, row, "git"); err != nil {
+		return "", err
+	}
+	return line + fmt.Sprintf(" %s | %.2f |", milliseconds(r.ours), median(r.ratios)), nil
 }
 
 func milliseconds(d time.Duration) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,25 +18,37 @@ import (
 
 // repository is how one is built, and how many pairs a row takes in it.
 type repository struct {
-	fill  func(dir string) error
+	fill  func(dir string) error // what is committed
+	more  func(dir string) error // what is not; may be nil
 	pairs int
 	keep  bool // it is good for another run
 }
 
 var repositories = map[string]repository{
-	"small": {fill: func(dir string) error { return generate(dir, 20) }, pairs: 21, keep: true},
-	"r1":    {fill: copyGo, pairs: 9, keep: true},
-	"r2":    {fill: func(dir string) error { return generate(dir, 100_000) }, pairs: 5, keep: true},
-	"big":   {fill: func(string) error { return nil }, pairs: 1},
+	"small":     {fill: func(dir string) error { return generate(dir, 20) }, pairs: 21, keep: true},
+	"r1":        {fill: copyGo, pairs: 9, keep: true},
+	"r2":        {fill: func(dir string) error { return generate(dir, 100_000) }, pairs: 5, keep: true},
+	"untracked": {fill: copyGo, more: beside("new", "new-%d.txt", 20_000), pairs: 9, keep: true},
+	"ignored":   {fill: copyGoIgnoring("/build/\n*.o\n"), more: beside("build", "file%d.o", 50_000), pairs: 9, keep: true},
+	"big":       {fill: func(string) error { return nil }, more: gigabyte, pairs: 3},
 }
 
-// repository builds a repository, or finds it: one commit with all files, and
-// everything packed, as after a clone.
+// repository builds a repository, or finds it, and adds what is not committed.
 func (b *bench) repository(repo repository, name string) (string, error) {
 	dir := filepath.Join(b.dir, name)
+	err := b.committed(repo, name, dir)
+	if err == nil && repo.more != nil {
+		err = repo.more(dir)
+	}
+	return dir, err
+}
+
+// committed is one commit with all files, and everything packed, as after a
+// clone.
+func (b *bench) committed(repo repository, name, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, ".git", "built")); err == nil {
 		// Whatever a row left.
-		return dir, errors.Join(command(dir, "git", "reset", "-q", "--hard", "main").run(), command(dir, "git", "clean", "-fdxq").run())
+		return errors.Join(command(dir, "git", "reset", "-q", "--hard", "main").run(), command(dir, "git", "clean", "-fdxq").run())
 	}
 	begun := time.Now()
 	err := errors.Join(
@@ -51,7 +64,7 @@ func (b *bench) repository(repo repository, name string) (string, error) {
 		err = os.WriteFile(filepath.Join(dir, ".git", "built"), nil, 0o666)
 	}
 	fmt.Fprintf(os.Stderr, "bench: built '%s' in %v\n", name, time.Since(begun).Round(time.Second))
-	return dir, err
+	return err
 }
 
 // generate makes files of a few hundred bytes, a hundred a directory.
@@ -82,6 +95,67 @@ func copyGo(dir string) error {
 		return err
 	}
 	return os.CopyFS(dir, os.DirFS(strings.TrimSpace(root)))
+}
+
+// copyGoIgnoring is the Go tree with ignore rules.
+func copyGoIgnoring(rules string) func(dir string) error {
+	return func(dir string) error {
+		return errors.Join(copyGo(dir), os.WriteFile(filepath.Join(dir, ".gitignore"), []byte(rules), 0o666))
+	}
+}
+
+// beside puts small files beside those of a repository: half of them in a
+// directory of their own, at which git status only has to glance, the others
+// spread over the directories that there are.
+func beside(own, name string, count int) func(dir string) error {
+	return func(dir string) error {
+		dirs, err := directories(dir)
+		if err != nil {
+			return err
+		}
+		for i := range count {
+			in := dirs[i/2%len(dirs)]
+			if i%2 == 0 {
+				in = filepath.Join(dir, own, fmt.Sprint(i/200))
+			}
+			if i%200 == 0 {
+				err = os.MkdirAll(in, 0o777)
+			}
+			if err = errors.Join(err, os.WriteFile(filepath.Join(in, fmt.Sprintf(name, i)), fmt.Appendf(nil, "file %d\n", i), 0o666)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func directories(dir string) (all []string, err error) {
+	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if d.Name() == ".git" {
+			return fs.SkipDir
+		}
+		all = append(all, file)
+		return nil
+	})
+	return all, err
+}
+
+// gigabyte makes 1 GiB of random bytes, half of it in files above the limit
+// for untracked ones.
+func gigabyte(dir string) (err error) {
+	random := rand.New(rand.NewSource(1))
+	data := make([]byte, 64<<20)
+	for i := range 40 {
+		if i == 8 {
+			data = data[:16<<20]
+		}
+		random.Read(data)
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%02d", i)), data, 0o666))
+	}
+	return err
 }
 
 // some picks files all over a repository.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,23 +16,34 @@ type row struct {
 	git    string   // what git's side does
 	target string   // DESIGN.md, "Speed"
 	in     []string // the repositories that it is measured in
+	byGit  bool     // ours is measured with snapshots by git too
 	sides  func(b *bench, dir string) (ours, git side, err error)
 }
 
 var rows = []row{
-	{"start", "an empty Go program", "", []string{"small"}, startUp},
-	{"hook", "an empty Go program", "≤ 8 ms more", []string{"small"}, hook},
-	{"save-nothing", "status", "≤ 0.50", []string{"small", "r1", "r2"}, saveNothing},
-	{"save-1", "add, write-tree, commit-tree, update-ref", "≤ 0.35; small: ≤ 8 ms", []string{"small", "r1", "r2"}, saveChanged(1)},
-	{"save-1000", "add, write-tree, commit-tree, update-ref", "≤ 0.25", []string{"r1", "r2"}, saveChanged(1000)},
-	{"restore", "read-tree -u -m", "≤ 0.6", []string{"small", "r1", "r2"}, restore(1000)},
-	{"log", "log with notes", "≤ 0.6", []string{"small"}, log(10_000)},
-	{"first-save", "add -A", "≤ 0.10", []string{"big"}, firstSave},
+	{"start", "an empty Go program", "", []string{"small"}, false, startUp},
+	{"hook", "an empty Go program", "≤ 8 ms more", []string{"small"}, false, hook},
+	{"save-nothing", "status", "≤ 0.50", []string{"small", "r1", "r2", "untracked", "ignored", "big"}, true, saveNothing},
+	{"save-nothing-cold", "status", "", []string{"r1", "r2"}, true, cold(saveNothing)},
+	{"save-1", "add, write-tree, commit-tree, update-ref", "≤ 0.35; small: ≤ 8 ms", []string{"small", "r1", "r2", "untracked", "ignored"}, true, saveChanged(1, privateIndex)},
+	{"save-1-fresh-index", "read-tree HEAD, add, write-tree, commit-tree, update-ref", "", []string{"small", "r1", "r2"}, false, saveChanged(1, freshIndex)},
+	{"save-1-shadow", "add, commit in another git directory", "", []string{"small", "r1", "r2"}, false, saveChanged(1, shadow)},
+	{"save-1-stash", "stash create, stash store", "", []string{"small", "r1", "r2"}, false, saveChanged(1, stash)},
+	{"save-1000", "add, write-tree, commit-tree, update-ref", "≤ 0.25", []string{"r1", "r2"}, true, saveChanged(1000, privateIndex)},
+	{"restore", "read-tree -u -m", "≤ 0.6", []string{"small", "r1", "r2"}, true, restore(1000)},
+	{"log", "log with notes", "≤ 0.6", []string{"small"}, false, log(10_000)},
+	{"first-save", "add -A", "≤ 0.10", []string{"big"}, true, firstSave},
 }
 
-// checkpoint is git checkpoint in a repository, for side.work.
+// errSkip is in the error of a row that cannot be measured here.
+var errSkip = errors.New("skipped")
+
+// checkpoint is git checkpoint in a repository, for side.work. It saves files
+// of any size.
 func (b *bench) checkpoint(dir string, args ...string) func() error {
-	return func() error { return command(dir, b.binary, args...).run() }
+	return func() error {
+		return command(dir, b.binary, args...).with("GIT_CHECKPOINT_SNAPSHOT", b.way).with("GIT_CHECKPOINT_SNAPSHOT_MAX_FILE_SIZE", "0").run()
+	}
 }
 
 func startUp(b *bench, dir string) (ours, git side, err error) {
@@ -57,39 +67,107 @@ func saveNothing(b *bench, dir string) (ours, git side, err error) {
 	return ours, git, err
 }
 
-// saveChanged changes files before each save. git's side has an index of its
-// own, as we do, and a ref that each commit is added to.
-func saveChanged(count int) func(b *bench, dir string) (ours, git side, err error) {
+// cold lets both sides of a row find nothing in memory, not their programs either.
+func cold(row func(b *bench, dir string) (ours, git side, err error)) func(b *bench, dir string) (ours, git side, err error) {
+	return func(b *bench, dir string) (ours, git side, err error) {
+		if ours, git, err = row(b, dir); err != nil {
+			return ours, git, err
+		}
+		ours.prepare, git.prepare = dropCaches, dropCaches
+		if err := dropCaches(); err != nil {
+			return ours, git, fmt.Errorf("%w: %w", errSkip, err)
+		}
+		return ours, git, nil
+	}
+}
+
+// dropCaches lets Linux forget all files. Only root may say so.
+func dropCaches() error {
+	return errors.Join(command("", "sync").run(), os.WriteFile("/proc/sys/vm/drop_caches", []byte("3\n"), 0))
+}
+
+// saveChanged changes files before each save. git's side saves them by a
+// procedure, which is made ready first.
+func saveChanged(count int, procedure func(b *bench, dir string) (save func() error, err error)) func(b *bench, dir string) (ours, git side, err error) {
 	return func(b *bench, dir string) (ours, git side, err error) {
 		files, err := some(dir, count)
 		if err != nil {
 			return ours, git, err
 		}
-		index := filepath.Join(dir, ".git", "bench-index")
-		err = errors.Join(copyFile(filepath.Join(dir, ".git", "index"), index), b.checkpoint(dir, "save")())
+		if err := b.checkpoint(dir, "save")(); err != nil {
+			return ours, git, err
+		}
+		save, err := procedure(b, dir)
 		prepare := func() error { return change(files) }
-		ours = side{prepare, b.checkpoint(dir, "save")}
-		git = side{prepare, func() error {
-			private := func(args ...string) (string, error) {
-				out, err := command(dir, "git", args...).with("GIT_INDEX_FILE", index).output()
-				return strings.TrimSpace(out), err
-			}
-			if _, err := private("add", "-A"); err != nil {
-				return err
-			}
-			tree, err := private("write-tree")
-			if err != nil {
-				return err
-			}
-			commit, err := private("commit-tree", "-p", "HEAD", "-m", "checkpoint", tree)
-			if err != nil {
-				return err
-			}
-			_, err = private("update-ref", "refs/bench/checkpoint", commit)
-			return err
-		}}
-		return ours, git, err
+		return side{prepare, b.checkpoint(dir, "save")}, side{prepare, save}, err
 	}
+}
+
+// privateIndex is an index that is kept from one save to the next, as ours is.
+func privateIndex(_ *bench, dir string) (save func() error, err error) {
+	index := filepath.Join(dir, ".git", "bench-index")
+	err = copyFile(filepath.Join(dir, ".git", "index"), index)
+	return func() error { return saveIndex(dir, index) }, err
+}
+
+// freshIndex is an index that knows no file's stat data, made for each save.
+func freshIndex(_ *bench, dir string) (save func() error, err error) {
+	index := filepath.Join(dir, ".git", "bench-fresh-index")
+	return func() error {
+		defer os.Remove(index)
+		if err := command(dir, "git", "read-tree", "HEAD").with("GIT_INDEX_FILE", index).run(); err != nil {
+			return err
+		}
+		return saveIndex(dir, index)
+	}, nil
+}
+
+// saveIndex adds all files to an index and makes a commit of it, which a ref keeps.
+func saveIndex(dir, index string) error {
+	git := func(args ...string) (string, error) {
+		out, err := command(dir, "git", args...).with("GIT_INDEX_FILE", index).output()
+		return strings.TrimSpace(out), err
+	}
+	if _, err := git("add", "-A"); err != nil {
+		return err
+	}
+	tree, err := git("write-tree")
+	if err != nil {
+		return err
+	}
+	commit, err := git("commit-tree", "-p", "HEAD", "-m", "checkpoint", tree)
+	if err != nil {
+		return err
+	}
+	_, err = git("update-ref", "refs/bench/checkpoint", commit)
+	return err
+}
+
+// shadow is a git directory elsewhere, with the same working tree.
+func shadow(b *bench, dir string) (save func() error, err error) {
+	git := func(args ...string) error {
+		return command(dir, "git", args...).with("GIT_DIR", filepath.Join(b.dir, "shadow.git")).with("GIT_WORK_TREE", dir).run()
+	}
+	commit := func() error { return errors.Join(git("add", "-A"), git("commit", "-q", "-m", "checkpoint")) }
+	err = errors.Join(
+		os.RemoveAll(filepath.Join(b.dir, "shadow.git")),
+		git("init", "-q"),
+		git("config", "gc.auto", "0"), // nothing in the background
+		commit(),
+		git("gc", "-q"),
+	)
+	return commit, err
+}
+
+// stash keeps a commit of the tracked files, and leaves them as they are.
+func stash(_ *bench, dir string) (save func() error, err error) {
+	return func() error {
+		commit, err := command(dir, "git", "stash", "create").output()
+		if err != nil {
+			return err
+		}
+		return command(dir, "git", "stash", "store", "-q", strings.TrimSpace(commit)).run()
+	}, nil
 }
 
 func copyFile(from, to string) error {
@@ -162,20 +240,10 @@ func log(count int) func(b *bench, dir string) (ours, git side, err error) {
 	}
 }
 
-// firstSave has 1 GB of files that no repository knows yet.
+// firstSave has files that no repository knows yet.
 func firstSave(b *bench, dir string) (ours, git side, err error) {
-	random := rand.New(rand.NewSource(1))
-	data := make([]byte, 16<<20)
-	for i := range 64 {
-		random.Read(data)
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%02d", i)), data, 0o666))
-	}
 	forget := func() error {
 		return errors.Join(os.RemoveAll(filepath.Join(dir, ".git")), command(dir, "git", "init", "-q", "-b", "main").run())
 	}
-	ours = side{forget, func() error {
-		return command(dir, b.binary, "save").with("GIT_CHECKPOINT_SNAPSHOT_MAX_FILE_SIZE", "0").run()
-	}}
-	git = side{forget, func() error { return command(dir, "git", "add", "-A").run() }}
-	return ours, git, err
+	return side{forget, b.checkpoint(dir, "save")}, side{forget, func() error { return command(dir, "git", "add", "-A").run() }}, nil
 }
