@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -340,7 +341,11 @@ func (v *View) Dirs() []byte { return v.dirs }
 // is not known. Such an id is good only after a Check.
 func (v *View) Root() []byte {
 	line := bytes.IndexByte(v.tree, '\n')
-	if line < 1 || v.tree[0] != 0 || v.tree[1] == '-' || len(v.tree) < line+1+hashSize {
+	if line < 1 || v.tree[0] != 0 || len(v.tree) < line+1+hashSize {
+		return nil
+	}
+	count, _, _ := bytes.Cut(v.tree[1:line], []byte(" "))
+	if string(count) != strconv.Itoa(v.Len()) {
 		return nil
 	}
 	return v.tree[line+1 : line+1+hashSize]

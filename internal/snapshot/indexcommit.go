@@ -52,6 +52,11 @@ func (s *Snapshot) state(op *Operation) (*IndexState, error) {
 	return &IndexState{Index: x, Operation: op, Absent: absent}, err
 }
 
+// entriesTree is the tree of an index that has nothing but entries.
+func entriesTree(entries string) []byte {
+	return object.EncodeTree([]object.TreeEntry{{Mode: object.ModeTree, Name: entriesName, ID: entries}})
+}
+
 // IndexTree returns the tree that holds all that is in an index beyond HEAD's
 // tree, and the operation under way; empty where there is nothing beyond it.
 func IndexTree(s *IndexState, headTree, objectFormat string, store object.Store) (string, error) {

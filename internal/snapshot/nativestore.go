@@ -280,7 +280,12 @@ func (t *native) assemble() error {
 	more := t.manyNew() && t.base.Check() == nil
 	var over []index.Edit // what the trees have other than t.after
 	if t.few() && !more {
-		t.out.Behind, over = len(edits) > 0, edits
+		t.out.Behind = len(edits) > 0
+		for i := range t.changes {
+			if t.alters(&t.changes[i]) {
+				over = append(over, edits[i])
+			}
+		}
 	} else if len(edits) > 0 || !t.cached || more {
 		var at []int
 		t.data, at = t.base.Splice(edits)
@@ -454,8 +459,10 @@ func (t *native) keepNative(key string) error {
 func (t *native) indexTree(op *Operation, headTree string, repo *git.Repo, store object.Store) (string, error) {
 	plain := op.Kind == "" && len(op.Files) == 0 && !t.user.Special
 	if plain {
-		if root := t.user.Root(); root != nil && hex.EncodeToString(root) == headTree {
+		if root := hex.EncodeToString(t.user.Root()); root == headTree {
 			return "", nil
+		} else if root != "" {
+			return store.Put(object.Tree, entriesTree(root)), nil
 		}
 		if t.seen.Head == headTree && t.seen.Index != "" {
 			return strings.Trim(t.seen.Index, "-"), nil
