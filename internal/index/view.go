@@ -265,6 +265,9 @@ func (v *View) SkipWorktree(i int) bool { return v.extended(i)&flagSkipWorktree 
 // IntentToAdd says whether the entry has that flag.
 func (v *View) IntentToAdd(i int) bool { return v.extended(i)&flagIntentToAdd != 0 }
 
+// AssumeUnchanged says whether the entry has that flag.
+func (v *View) AssumeUnchanged(i int) bool { return v.flags(i)&flagAssumeUnchanged != 0 }
+
 // Flagged says whether the entry is in conflict or has any flag.
 func (v *View) Flagged(i int) bool {
 	return v.flags(i)&(flagAssumeUnchanged|3<<flagStageShift) != 0 || v.extended(i) != 0
@@ -363,11 +366,12 @@ func (v *View) Index() (*Index, error) {
 
 // Edit is one difference between an index and the one that Splice makes of it.
 type Edit struct {
-	Path         string
-	Drop         bool // no such entry
-	Record       [RecordSize]byte
-	ID           [hashSize]byte
-	SkipWorktree bool
+	Path            string
+	Drop            bool // no such entry
+	Record          [RecordSize]byte
+	ID              [hashSize]byte
+	SkipWorktree    bool
+	AssumeUnchanged bool
 }
 
 // Splice returns the bytes of an index with the entries of v and the edits,
@@ -425,6 +429,9 @@ func (e *Edit) append(data []byte) []byte {
 	data = append(data, e.Record[:]...)
 	data = append(data, e.ID[:]...)
 	flags := uint16(min(len(e.Path), flagNameMask))
+	if e.AssumeUnchanged {
+		flags |= flagAssumeUnchanged
+	}
 	if e.SkipWorktree {
 		data = binary.BigEndian.AppendUint16(data, flags|flagExtended)
 		data = binary.BigEndian.AppendUint16(data, flagSkipWorktree)

@@ -119,13 +119,15 @@ func (t *native) storeOne(c *change) error {
 			return asidef("'%s' changes: %v", c.Path, err)
 		}
 		c.ID, err = t.writer.Put(object.Blob, []byte(target))
+		c.AssumeUnchanged = true
 		return t.stored(c, err)
 	}
 	may, err := t.convert.may(c.Path)
 	if err != nil {
 		return err
 	}
-	if may == attributes.Any {
+	c.AssumeUnchanged = may&attributes.ByIndex == 0
+	if may&attributes.Any != 0 {
 		c.byGit = true
 		return nil
 	}
@@ -140,7 +142,7 @@ func (t *native) storeOne(c *change) error {
 			mode = index.ModeOf(fi)
 		}
 		c.Record = stat.Record(mode)
-		if may == attributes.LineEndings {
+		if may != attributes.None {
 			err = t.storeLines(c, disk, fi)
 		} else {
 			c.ID, err = t.writer.File(disk, fi)
@@ -162,6 +164,7 @@ func (t *native) stored(c *change, err error) error {
 		c.unreadable, c.Drop = true, true
 	case c.user >= 0 && c.base < 0:
 		c.unreadable = true
+		c.AssumeUnchanged = false
 		copy(c.Record[:], t.user.Record(c.user))
 		copy(c.ID[:], t.user.ID(c.user))
 	default:
@@ -189,6 +192,7 @@ func (t *native) storeLines(c *change, disk string, fi fs.FileInfo) error {
 		return nil
 	}
 	c.ID, err = t.writer.Put(object.Blob, data)
+	c.AssumeUnchanged = true
 	return err
 }
 
@@ -340,7 +344,8 @@ func (t *native) blurRacy(edits []index.Edit, at []int) (news bool) {
 			t.blur = append(t.blur, at[i]+36)
 			binary.BigEndian.PutUint32(record[36:], 0)
 		}
-		news = news || t.alters(c) || !bytes.Equal(t.base.Record(c.base), record[:]) || t.base.SkipWorktree(c.base) != e.SkipWorktree
+		news = news || t.alters(c) || !bytes.Equal(t.base.Record(c.base), record[:]) ||
+			t.base.SkipWorktree(c.base) != e.SkipWorktree || t.base.AssumeUnchanged(c.base) != e.AssumeUnchanged
 	}
 	return news
 }
@@ -356,6 +361,9 @@ func (t *native) finish() error {
 		var err error
 		if t.out.Files, err = t.after.Index(); err != nil {
 			return failed("read the private index", err)
+		}
+		for i := range t.out.Files.Entries {
+			t.out.Files.Entries[i].AssumeUnchanged = false
 		}
 		// What is written of these files from now on may be younger than the
 		// second of the walk, and has their trees.
