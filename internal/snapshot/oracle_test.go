@@ -120,6 +120,15 @@ func TestTakersAgreeOnCases(t *testing.T) {
 		"a file in the place of a sparse directory, asked for by an own pattern": {Options{Exclude: []string{"!d"}}, []string{
 			`mkdir a d; echo 1 >a/x; echo 1 >d/x; echo d >.gitignore; git add -f .; git commit -q -m 1; git sparse-checkout set a; echo 2 >d`,
 		}},
+		"a file in the place of a sparse directory, left out by an own pattern": {Options{Exclude: []string{"d", "!x"}}, []string{
+			`mkdir a d; echo 1 >a/x; echo 1 >d/x; git add .; git commit -q -m 1; git sparse-checkout set a; echo 2 >d`,
+		}},
+		"a file in the place of a sparse directory, too large": {Options{MaxFileSize: 1}, []string{
+			`mkdir a d; echo 1 >a/x; echo 1 >d/x; git add .; git commit -q -m 1; git sparse-checkout set a; echo 2 >d`,
+		}},
+		"a file in the place of a sparse directory, left out": {Options{Omit: map[string]bool{"d": true}}, []string{
+			`mkdir a d; echo 1 >a/x; echo 1 >d/x; git add .; git commit -q -m 1; git sparse-checkout set a; echo 2 >d`,
+		}},
 	} {
 		for _, keepsNative := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/native %v", name, keepsNative), func(t *testing.T) {
@@ -565,6 +574,14 @@ func (w *world) runGit() {
 		result = " (failed)"
 	}
 	w.note("git %q%s", args, result)
+	if args[0] == "sparse-checkout" && w.rng.IntN(2) == 0 {
+		// As older versions of git left it, so that it is not left to git.
+		sparse := args[1] == "set"
+		w.note("git config core.sparseCheckout %v; no extensions.worktreeConfig", sparse)
+		w.git("config", "core.sparseCheckout", fmt.Sprint(sparse))
+		w.git("config", "core.sparseCheckoutCone", fmt.Sprint(sparse))
+		w.try("config", "--unset", "extensions.worktreeConfig")
+	}
 }
 
 // oracle is the tree that git makes of the files: of a fresh index with the
@@ -585,13 +602,6 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 			err = fmt.Errorf("git %q: %w: %s", args, err, stderr.String())
 		}
 		return string(out), err
-	}
-	must := func(stdin string, args ...string) []string {
-		out, err := run(stdin, args...)
-		if err != nil {
-			w.t.Fatalf("%v\n%s", err, strings.Join(w.log, "\n"))
-		}
-		return strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
 	}
 	repo, err := git.Open(w.t.Context(), w.dir)
 	if err != nil {
@@ -633,6 +643,18 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 		w.t.Fatal(err)
 	}
 	args := []string{"add", "-A", "--sparse", "--", "."}
+	var included []string
+	if len(w.options.Exclude) > 0 || w.options.MaxFileSize > 0 || w.options.Omit != nil {
+		args[1] = "-u"
+		list := []string{"ls-files", "-z", "--others", "--exclude-standard"}
+		for _, pattern := range w.options.Exclude {
+			list = append(list, "--exclude="+pattern)
+		}
+		included = slices.DeleteFunc(strings.Split(w.git(list...), "\x00"), func(p string) bool {
+			fi, _ := look.Get(strings.TrimSuffix(p, "/"))
+			return fi == nil || w.options.Omit[p] || w.options.MaxFileSize > 0 && fi.Mode().IsRegular() && fi.Size() > w.options.MaxFileSize
+		})
+	}
 	for _, s := range skipped {
 		if s.Reason == ReasonNoCommit || s.Reason == ReasonSpecial || s.Reason == ReasonName {
 			args = append(args, ":(exclude,literal)"+s.Path)
@@ -654,38 +676,17 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 	if err != nil && !strings.Contains(err.Error(), "paths are ignored by one of your .gitignore files") {
 		return "", err.Error() // git takes the paths that are left out for ones that are asked for
 	}
+	// What options leave out is not added before: it would take the place of
+	// entries that are meant to be absent.
+	for _, p := range included {
+		if name := strings.TrimSuffix(p, "/"); !slices.ContainsFunc(skipped, func(s Skip) bool { return s.Path == name }) {
+			run(p, "--literal-pathspecs", "add", "-f", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
+		}
+	}
 	for _, p := range w.options.Force {
 		if fi, _ := look.Get(p); fi != nil && !fi.IsDir() && !tracked[p] {
 			run("", "add", "-f", "--sparse", "--", ":(literal)"+p)
 		}
-	}
-	list := []string{"ls-files", "-z", "--others", "--exclude-standard"}
-	for _, pattern := range w.options.Exclude {
-		list = append(list, "--exclude="+pattern)
-	}
-	os.Remove(file + ".user")
-	included := map[string]bool{}
-	if len(w.options.Exclude) > 0 {
-		out := w.git(list...)
-		for p := range strings.SplitSeq(out, "\x00") {
-			if p != "" {
-				included[strings.TrimSuffix(p, "/")] = true
-				run(p, "--literal-pathspecs", "add", "-f", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
-			}
-		}
-	}
-	var remove strings.Builder
-	for _, p := range must("", "ls-files", "-z") {
-		if tracked[p] || slices.Contains(w.options.Force, p) {
-			continue
-		}
-		fi, _ := look.Get(p)
-		if w.options.MaxFileSize > 0 && fi != nil && fi.Mode().IsRegular() && fi.Size() > w.options.MaxFileSize || w.options.Omit[p] || len(w.options.Exclude) > 0 && !included[p] {
-			remove.WriteString(p + "\x00")
-		}
-	}
-	if remove.Len() > 0 {
-		must(remove.String(), "update-index", "-z", "--force-remove", "--stdin")
 	}
 	out, err := run("", "write-tree", "--missing-ok")
 	if err != nil {
