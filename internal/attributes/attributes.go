@@ -40,17 +40,21 @@ type rule struct {
 	starts  Conversion
 }
 
-// Conversion is what git may do to a file's content when the file is added.
+// Conversion is what git may do to a file's content when the file is added: a
+// set of bits.
 type Conversion uint8
 
 const (
-	// None: the blob is the file's bytes.
-	None Conversion = iota
 	// LineEndings: a CR before a LF may be taken away. A file without such a
 	// pair is its bytes.
-	LineEndings
+	LineEndings Conversion = 1 << iota
+	// ByIndex: whether it is can depend on what the index holds (text=auto).
+	ByIndex
 	// Any: git may write anything, or refuse to.
 	Any
+
+	// None: the blob is the file's bytes.
+	None Conversion = 0
 )
 
 // Macros takes down the macros that a file of attributes defines ("[attr]name
@@ -124,8 +128,8 @@ func (f *File) Conversion(path []byte) Conversion {
 	last := wildmatch.Last(rel)
 	may := None
 	for i := range f.rules {
-		if r := &f.rules[i]; r.starts > may && (r.pattern.Disputed || r.pattern.Match(rel, last)) {
-			may = r.starts
+		if r := &f.rules[i]; r.starts&^may != 0 && (r.pattern.Disputed || r.pattern.Match(rel, last)) {
+			may |= r.starts
 		}
 	}
 	return may
@@ -136,13 +140,13 @@ func (f *File) Conversion(path []byte) Conversion {
 func (r *Rules) starts(states []state, done map[string]bool) Conversion {
 	may := None
 	for _, s := range states {
-		may = max(may, r.converts(s))
+		may |= r.converts(s)
 		macro := r.macros[s.name]
 		if s.form != set || macro == nil || done[s.name] {
 			continue
 		}
 		done[s.name] = true
-		may = max(may, r.starts(macro, done))
+		may |= r.starts(macro, done)
 	}
 	return may
 }
@@ -153,6 +157,9 @@ func (r *Rules) converts(s state) Conversion {
 	switch s.name {
 	case "text", "crlf":
 		may, when = LineEndings, s.form == set || s.value == "auto" || s.value == "input"
+		if s.value == "auto" {
+			may |= ByIndex
+		}
 	case "eol":
 		may, when = LineEndings, s.value == "lf" || s.value == "crlf"
 	case "ident":

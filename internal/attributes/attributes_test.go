@@ -42,7 +42,7 @@ func TestOneLine(t *testing.T) {
 		}
 		rules := Rules{Driver: hasDriver}
 		rules.Macros([]byte(c.line))
-		if rules.Parse([]byte(c.line), "").Conversion([]byte("f")) == LineEndings && r.hashes("f", "a\r\r$Id: x$\n\xe9") {
+		if rules.Parse([]byte(c.line), "").Conversion([]byte("f"))&Any == 0 && r.hashes("f", "a\r\r$Id: x$\n\xe9") {
 			t.Errorf("%q: git does not only convert line endings", c.line)
 		}
 	}
@@ -50,6 +50,38 @@ func TestOneLine(t *testing.T) {
 		r.write(".gitattributes", "[attr] text")
 		if got := r.ours().mayConvert(name); got != want {
 			t.Errorf("[attr] as a class: %q: %t", name, got)
+		}
+	}
+}
+
+// Of one line git itself says, too, whether it matters that the index has the
+// file with CRs.
+func TestOneLineByIndex(t *testing.T) {
+	t.Parallel()
+	const content = "a\r\nb\r\n"
+	r := newTree(t, false)
+	r.write("f", content)
+	run := func(args ...string) string {
+		out, err := r.command(args...).Output()
+		if err != nil {
+			t.Fatalf("git %q: %v", args, err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	crlf := run("hash-object", "-w", "--no-filters", "f")
+	for line, want := range map[string]bool{
+		"": false, "f text": false, "f text=auto": true, "f crlf=auto": true, "f text=input": false, "f eol=lf": false, "f text=auto eol=crlf": true,
+		"f ident": false, "f filter=up": false, "f ident text=auto": true, "f filter=up text=auto": true, "[attr]m text=auto\nf m": true, "g text=auto": false, "f text=automatic": false,
+	} {
+		r.write(".gitattributes", line)
+		run("update-index", "--add", "--cacheinfo", "100644,"+crlf+",f")
+		run("update-index", "f")
+		git := !strings.Contains(run("ls-files", "--stage", "f"), run("hash-object", "f"))
+		rules := Rules{Driver: hasDriver}
+		rules.Macros([]byte(line))
+		got := rules.Parse([]byte(line), "").Conversion([]byte("f"))&ByIndex != 0
+		if got != want || git != want {
+			t.Errorf("%q: %t, and git says %t, want %t", line, got, git, want)
 		}
 	}
 }

@@ -30,8 +30,11 @@ type View struct {
 	ModTime time.Time
 	// Gitlinks are the entries of submodules and nested repositories.
 	Gitlinks []int
-	// Special says that an entry is in conflict or has a flag.
+	// Special says that an entry is in conflict or has a flag but for
+	// assume-unchanged.
 	Special bool
+	// Assumed says that an entry has the flag assume-unchanged.
+	Assumed bool
 	// Unmerged says that an entry is in conflict.
 	Unmerged bool
 
@@ -140,8 +143,9 @@ func (v *View) scan(known bool) error {
 		}
 		path := e[head : head+n]
 		if flags&(flagAssumeUnchanged|3<<flagStageShift) != 0 {
-			v.Special = true
+			v.Assumed = v.Assumed || flags&flagAssumeUnchanged != 0
 			v.Unmerged = v.Unmerged || flags&(3<<flagStageShift) != 0
+			v.Special = v.Special || v.Unmerged
 		}
 		if !known {
 			if err := v.check(i, path, before, flags); err != nil {
@@ -268,6 +272,9 @@ func (v *View) SkipWorktree(i int) bool { return v.extended(i)&flagSkipWorktree 
 // IntentToAdd says whether the entry has that flag.
 func (v *View) IntentToAdd(i int) bool { return v.extended(i)&flagIntentToAdd != 0 }
 
+// AssumeUnchanged says whether the entry has that flag.
+func (v *View) AssumeUnchanged(i int) bool { return v.flags(i)&flagAssumeUnchanged != 0 }
+
 // Flagged says whether the entry is in conflict or has any flag.
 func (v *View) Flagged(i int) bool {
 	return v.flags(i)&(flagAssumeUnchanged|3<<flagStageShift) != 0 || v.extended(i) != 0
@@ -370,11 +377,12 @@ func (v *View) Index() (*Index, error) {
 
 // Edit is one difference between an index and the one that Splice makes of it.
 type Edit struct {
-	Path         string
-	Drop         bool // no such entry
-	Record       [RecordSize]byte
-	ID           [hashSize]byte
-	SkipWorktree bool
+	Path            string
+	Drop            bool // no such entry
+	Record          [RecordSize]byte
+	ID              [hashSize]byte
+	SkipWorktree    bool
+	AssumeUnchanged bool
 }
 
 // Splice returns the bytes of an index with the entries of v and the edits,
@@ -415,6 +423,25 @@ func (v *View) Splice(edits []Edit) (data []byte, at []int) {
 	return append(data, make([]byte, hashSize)...), at
 }
 
+// Unmark takes the flag assume-unchanged from the entries of what Splice made.
+func Unmark(data []byte) {
+	at := headerSize
+	for range binary.BigEndian.Uint32(data[8:]) {
+		flags := binary.BigEndian.Uint16(data[at+entrySize-2:])
+		binary.BigEndian.PutUint16(data[at+entrySize-2:], flags&^flagAssumeUnchanged)
+		size := entrySize
+		if flags&flagExtended != 0 {
+			size += 2
+		}
+		if n := int(flags & flagNameMask); n < flagNameMask {
+			size += n
+		} else {
+			size += bytes.IndexByte(data[at+size:], 0)
+		}
+		at += size + padding(size)
+	}
+}
+
 // entries are the bytes of some entries.
 func (v *View) entries(from, to int) []byte {
 	if from == to {
@@ -432,6 +459,9 @@ func (e *Edit) append(data []byte) []byte {
 	data = append(data, e.Record[:]...)
 	data = append(data, e.ID[:]...)
 	flags := uint16(min(len(e.Path), flagNameMask))
+	if e.AssumeUnchanged {
+		flags |= flagAssumeUnchanged
+	}
 	if e.SkipWorktree {
 		data = binary.BigEndian.AppendUint16(data, flags|flagExtended)
 		data = binary.BigEndian.AppendUint16(data, flagSkipWorktree)

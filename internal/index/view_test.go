@@ -71,7 +71,9 @@ func TestSpliceIsEncode(t *testing.T) {
 	}
 	gone, absent := Edit{Path: "b", Drop: true}, edit("f")
 	absent.SkipWorktree = true
-	data, at := v.Splice([]Edit{edit("0"), gone, edit("c/c"), absent})
+	flagged := edit("c/c")
+	flagged.AssumeUnchanged = true
+	data, at := v.Splice([]Edit{edit("0"), gone, flagged, absent})
 	if data, err = Seal(data, nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +81,15 @@ func TestSpliceIsEncode(t *testing.T) {
 	for i := range want.Entries {
 		want.Entries[i].ID = x.Entries[0].ID
 	}
-	want.Entries[5].SkipWorktree = true
+	want.Entries[2].AssumeUnchanged, want.Entries[5].SkipWorktree = true, true
 	if !bytes.Equal(data, encode(t, want, 20)) {
 		t.Errorf("Splice made %q", data)
+	}
+	unmarked, _ := v.Splice([]Edit{edit("0"), gone, flagged, absent})
+	want.Entries[2].AssumeUnchanged = false
+	Unmark(unmarked)
+	if unmarked, err = Seal(unmarked, nil, nil); err != nil || !bytes.Equal(unmarked, encode(t, want, 20)) {
+		t.Errorf("Unmark left %q, %v", unmarked, err)
 	}
 	for i, path := range []string{"0", "", "c/c", "f"} {
 		if path != "" && !bytes.Contains(data[at[i]:at[i]+72], []byte(path)) {

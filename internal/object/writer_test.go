@@ -222,6 +222,78 @@ func TestWriterPack(t *testing.T) {
 	to.tidy()
 }
 
+// PutLater stores the same as Put, of data that may be changed afterwards: few
+// objects and many, new ones and such as exist.
+func TestWriterPutLater(t *testing.T) {
+	t.Parallel()
+	for _, count := range []int{20, 300} {
+		to, w := newTarget(t)
+		before := len(to.glob("??/*"))
+		exists := gitIn(t, to.dir, "content 0", "hash-object", "-w", "--stdin")
+		existsFile := filepath.Join(to.objects, exists[:2], exists[2:])
+		subject{T: t}.age(existsFile)
+		var all [][]byte
+		var data []byte
+		for i := range count {
+			data = fmt.Appendf(data[:0], "content %d", i)
+			for range 2 {
+				id, err := w.PutLater(object.Blob, data)
+				if err != nil || id.String() != object.ID("sha1", object.Blob, data) || !w.Has(id) {
+					t.Errorf("put %q: %s, %v", data, id, err)
+				}
+			}
+			all = append(all, bytes.Clone(data))
+			clear(data)
+		}
+		to.close(w)
+		to.holds(all)
+		if info, err := os.Stat(existsFile); err != nil || time.Since(info.ModTime()) > time.Hour {
+			t.Errorf("what existed is not fresh: %v", err)
+		}
+		if count < 64 {
+			if loose := to.glob("??/*"); len(loose) != before+count {
+				t.Errorf("there are %d loose objects, want %d", len(loose), before+count)
+			}
+		} else if lines := strings.Count(gitIn(t, to.dir, "", "verify-pack", "-v", to.pack()), " blob "); lines != count-1 {
+			t.Errorf("the pack holds %d blobs, want %d", lines, count-1)
+		}
+		to.tidy()
+	}
+}
+
+// What goes wrong after PutLater is an error of Close, and an abort waits for
+// what is under way.
+func TestWriterPutLaterFails(t *testing.T) {
+	t.Parallel()
+	to, w := newTarget(t)
+	os.RemoveAll(filepath.Join(to.objects, "pack"))
+	if err := os.WriteFile(filepath.Join(to.objects, "pack"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 65 { // the last one begins a pack
+		w.PutLater(object.Blob, fmt.Append(nil, i))
+	}
+	if err := w.Close(t.Context()); !errors.Is(err, fault.Fatal) {
+		t.Errorf("closed with %v", err)
+	}
+	to.tidy()
+
+	to, w = newTarget(t)
+	before := to.glob("*/*")
+	for i := range 100 {
+		if _, err := w.PutLater(object.Blob, fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Abort()
+	if after := to.glob("*/*"); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("there is %v, was %v", after, before)
+	}
+	if _, err := w.PutLater(object.Blob, []byte("late")); err == nil {
+		t.Error("put after Abort")
+	}
+}
+
 // N.13: large files go into the pack in one pass, and are taken back if they exist.
 func TestWriterLargeFiles(t *testing.T) {
 	t.Parallel()

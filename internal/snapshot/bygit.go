@@ -34,9 +34,13 @@ type work struct {
 	o    Options
 	look *Lstat
 
-	user  *index.Index
-	cache *index.Index // nil: none
-	out   *Snapshot
+	user    *index.Index
+	cache   *index.Index    // nil: none
+	found   cacheKey        // its key
+	seen    userKey         // what the user's index is
+	settled bool            // it is as it was when the private one was made
+	plain   map[string]bool // the paths whose content was stored by the rules alone; see private
+	out     *Snapshot
 }
 
 // Take implements Taker.
@@ -57,18 +61,17 @@ func (g *ByGit) take(ctx context.Context, o Options) (_ *Snapshot, again bool, e
 	if err != nil {
 		return nil, false, err
 	}
-	w := &work{private: p, o: o, out: &Snapshot{Env: p.env, discard: p.discard}, look: NewLstat(g.Repo)}
+	w := &work{private: p, o: o, out: &Snapshot{Env: p.env, discard: p.discard}, look: NewLstat(g.Repo), plain: map[string]bool{}}
 	defer func() {
 		if err != nil {
 			w.out.Discard()
 		}
 	}()
 
-	if w.user, err = ReadUserIndex(ctx, g.Repo); err != nil {
+	w.loadCache()
+	if err := w.readUser(ctx); err != nil {
 		return nil, false, err
 	}
-	w.out.user = func() (*index.Index, error) { return w.user, nil }
-	w.loadCache()
 
 	untracked, err := w.listUntracked(ctx)
 	if err != nil {
@@ -108,6 +111,7 @@ func (g *ByGit) take(ctx context.Context, o Options) (_ *Snapshot, again bool, e
 		}
 	}
 	if !o.Scratch {
+		w.findPlain(changed)
 		w.out.keep = w.keepWritten
 	}
 	return w.out, w.cache != nil && w.attributesChanged(changed), nil
@@ -132,7 +136,8 @@ func failed(what string, err error) error {
 }
 
 func (w *work) loadCache() {
-	if _, ok := w.loadKey(w.o.Key); !ok {
+	k, ok := w.loadKey(w.o.Key)
+	if !ok {
 		return
 	}
 	x, err := index.Read(w.kept, w.repo.HashLen())
@@ -140,16 +145,69 @@ func (w *work) loadCache() {
 		git.Trace("private index: %v", err)
 		return
 	}
-	w.cache = x
+	w.cache, w.found = x, k
+}
+
+// readUser reads the user's index.
+func (w *work) readUser(ctx context.Context) error {
+	seen, unknown := w.userKey()
+	var err error
+	if w.user, err = ReadUserIndex(ctx, w.repo); err != nil {
+		return err
+	}
+	w.out.user = func() (*index.Index, error) { return w.user, nil }
+	if again, err := w.userKey(); err != nil || unknown != nil || again != seen {
+		seen.Size = -1 // it may be neither of the two
+	}
+	w.seen, w.settled = seen, w.cache != nil && w.found.User.sameFile(seen)
+	return nil
 }
 
 // keepWritten keeps the index that git wrote.
 func (w *work) keepWritten(key string) error {
+	if err := w.markPlain(); err != nil {
+		return failed("keep the private index", err)
+	}
 	sum, err := indexChecksum(w.index, w.repo.HashLen())
 	if err != nil {
 		return failed("keep the private index", err)
 	}
-	return w.keep(cacheKey{Key: key, Checksum: sum, Tree: w.out.Tree}, true)
+	return w.keep(cacheKey{Key: key, Checksum: sum, Tree: w.out.Tree, User: w.seen}, true)
+}
+
+// markPlain marks the entries whose content was stored by the rules alone.
+func (w *work) markPlain() error {
+	if len(w.plain) == 0 {
+		return nil
+	}
+	x := *w.out.Files
+	x.Entries = slices.Clone(x.Entries)
+	x.SmudgeRacy() // it is written anew
+	for i := range x.Entries {
+		x.Entries[i].AssumeUnchanged = w.plain[x.Entries[i].Path]
+	}
+	return x.WriteFile(w.index, w.repo.HashLen())
+}
+
+// findPlain finds out which of the paths that git stored are plain.
+func (w *work) findPlain(stored map[string]bool) {
+	for p := range stored {
+		delete(w.plain, p)
+	}
+	for _, e := range w.user.Entries {
+		if path.Base(e.Path) != ".gitattributes" {
+			continue
+		}
+		if fi, err := w.look.Get(e.Path); err != nil || fi == nil {
+			return // git reads it from the index
+		}
+	}
+	c, err := newConverter(w.repo)
+	for p := range stored {
+		if e, ok := w.out.Files.Lookup(p, 0); ok && (e.Mode == index.ModeSymlink || err == nil && c.plain(p)) {
+			w.plain[p] = true
+		}
+	}
 }
 
 // attributesChanged says whether a .gitattributes file is another than in the cache.
@@ -321,7 +379,7 @@ func (w *work) fromUser(e index.Entry, cached map[string]index.Entry) (entry ind
 		e.Stat = index.Stat{}
 	case ok && old.Stat == e.Stat && e.Stat != (index.Stat{}):
 		// Both know the file as it is; git's word on its content counts.
-	case ok && !old.SkipWorktree:
+	case ok && !old.SkipWorktree && w.trusts(old):
 		e.Stat, e.ID, e.Mode = old.Stat, old.ID, old.Mode
 	}
 	e.Stage, e.AssumeUnchanged, e.SkipWorktree, e.IntentToAdd = 0, false, false, false
@@ -363,7 +421,8 @@ func (w *work) fromDisk(ctx context.Context, p string, nested, forced bool, cach
 		w.skip(p, ReasonSpecial)
 	case !forced && w.o.MaxFileSize > 0 && fi.Mode().IsRegular() && fi.Size() > w.o.MaxFileSize:
 		w.skip(p, ReasonTooLarge)
-	case known && old.Stat.Size != 0 && old.Stat == index.StatOf(fi) && old.Mode == w.modeOf(fi, old.Mode):
+	case known && old.Stat.Size != 0 && old.Stat == index.StatOf(fi) && old.Mode == w.modeOf(fi, old.Mode) && w.trusts(old):
+		old.AssumeUnchanged = false
 		return old, true, false, nil
 	case fi.Mode().IsRegular() && !readable(DiskPath(w.repo, p)):
 		w.skip(p, ReasonUnreadable)
@@ -371,6 +430,14 @@ func (w *work) fromDisk(ctx context.Context, p string, nested, forced bool, cach
 		return e, false, true, nil
 	}
 	return e, false, false, nil
+}
+
+// trusts says whether an entry of the cache is good for a file with its stat data.
+func (w *work) trusts(old index.Entry) bool {
+	if old.AssumeUnchanged {
+		w.plain[old.Path] = true
+	}
+	return w.settled || old.AssumeUnchanged
 }
 
 // modeOf is the mode of a file, as far as the file system can tell it.

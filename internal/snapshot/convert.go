@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,9 +26,10 @@ func newConverter(repo *git.Repo) (*converter, error) {
 	c := &converter{top: repo.Top, dirs: map[string]*attributes.File{}}
 	if v, ok := repo.Config.Get("core.autocrlf"); ok {
 		if yes, err := git.ParseBool(v); yes || err != nil { // "input"
-			c.every = attributes.LineEndings
+			c.every = attributes.LineEndings | attributes.ByIndex
 		}
 	}
+	c.rules.Fold = repo.Config.Bool("core.ignorecase", false)
 	c.rules.Driver = func(name string) bool {
 		for _, key := range []string{".clean", ".process", ".required"} {
 			if _, ok := repo.Config.Get("filter." + name + key); ok {
@@ -92,7 +94,7 @@ func readRules(file string) ([]byte, error) {
 func (c *converter) may(path string) (attributes.Conversion, error) {
 	may := c.every
 	for _, f := range c.shared {
-		may = max(may, f.Conversion([]byte(path)))
+		may |= f.Conversion([]byte(path))
 	}
 	for end := len(path); end >= 0; {
 		end = strings.LastIndexByte(path[:end], '/')
@@ -100,9 +102,24 @@ func (c *converter) may(path string) (attributes.Conversion, error) {
 		if err != nil {
 			return attributes.Any, err
 		}
-		may = max(may, f.Conversion([]byte(path)))
+		may |= f.Conversion([]byte(path))
 	}
 	return may, nil
+}
+
+// plain says whether the rules alone decide how a file is stored, whatever
+// an index holds of it.
+func (c *converter) plain(path string) bool {
+	may, err := c.may(path)
+	if err != nil || may&attributes.ByIndex == 0 {
+		return err == nil
+	}
+	disk := diskPath(c.top, path)
+	if fi, err := os.Lstat(disk); may&attributes.Any != 0 || err != nil || fi.Size() > whole {
+		return false
+	}
+	data, err := os.ReadFile(disk)
+	return err == nil && !bytes.Contains(data, []byte("\r\n"))
 }
 
 // dir returns the attributes of a directory, whose path ends in '/'.

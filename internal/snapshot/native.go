@@ -211,9 +211,7 @@ func (t *native) readUser(ctx context.Context) error {
 		return t.unreadable(ctx, err)
 	}
 	t.seen = userKey{Checksum: hex.EncodeToString(data[max(0, len(data)-20):]), Size: info.Size(), Time: info.ModTime().UnixNano()}
-	was := t.found.User
-	was.Head, was.Index = "", ""
-	if t.settled = t.cached && was == t.seen; t.settled {
+	if t.settled = t.cached && t.found.User.sameFile(t.seen); t.settled {
 		t.seen = t.found.User
 	}
 	if t.user, err = index.NewView(data, t.settled); err != nil {
@@ -268,7 +266,7 @@ func readKept(file string) (v *index.View, unmap func(), err error) {
 func (t *native) standIn() (err error) {
 	t.cached, t.settled = false, false
 	t.base = t.user
-	if !t.user.Special {
+	if !t.user.Special && !t.user.Assumed {
 		return nil
 	}
 	var special []index.Edit

@@ -121,13 +121,15 @@ func (t *native) storeOne(c *change) error {
 			return asidef("'%s' changes: %v", c.Path, err)
 		}
 		c.ID, err = t.writer.Put(object.Blob, []byte(target))
+		c.AssumeUnchanged = true
 		return t.stored(c, err)
 	}
 	may, err := t.convert.may(c.Path)
 	if err != nil {
 		return err
 	}
-	if may == attributes.Any {
+	c.AssumeUnchanged = may&attributes.ByIndex == 0
+	if may&attributes.Any != 0 {
 		c.byGit = true
 		return nil
 	}
@@ -142,7 +144,7 @@ func (t *native) storeOne(c *change) error {
 			mode = index.ModeOf(fi)
 		}
 		c.Record = stat.Record(mode)
-		if may == attributes.LineEndings {
+		if may != attributes.None {
 			err = t.storeLines(c, disk, fi)
 		} else {
 			c.ID, err = t.writer.File(disk, fi)
@@ -164,6 +166,7 @@ func (t *native) stored(c *change, err error) error {
 		c.unreadable, c.Drop = true, true
 	case c.user >= 0 && c.base < 0:
 		c.unreadable = true
+		c.AssumeUnchanged = false
 		copy(c.Record[:], t.user.Record(c.user))
 		copy(c.ID[:], t.user.ID(c.user))
 	default:
@@ -191,6 +194,7 @@ func (t *native) storeLines(c *change, disk string, fi fs.FileInfo) error {
 		return nil
 	}
 	c.ID, err = t.writer.Put(object.Blob, data)
+	c.AssumeUnchanged = true
 	return err
 }
 
@@ -376,7 +380,8 @@ func (t *native) blurRacy(edits []index.Edit, at []int) (news bool) {
 			t.blur = append(t.blur, at[i]+36)
 			binary.BigEndian.PutUint32(record[36:], 0)
 		}
-		news = news || t.alters(c) || !bytes.Equal(t.base.Record(c.base), record[:]) || t.base.SkipWorktree(c.base) != e.SkipWorktree
+		news = news || t.alters(c) || !bytes.Equal(t.base.Record(c.base), record[:]) ||
+			t.base.SkipWorktree(c.base) != e.SkipWorktree || t.base.AssumeUnchanged(c.base) != e.AssumeUnchanged
 	}
 	return news
 }
@@ -393,6 +398,9 @@ func (t *native) finish() error {
 		if t.out.Files, err = t.after.Index(); err != nil {
 			return failed("read the private index", err)
 		}
+		for i := range t.out.Files.Entries {
+			t.out.Files.Entries[i].AssumeUnchanged = false
+		}
 		// What is written of these files from now on may be younger than the
 		// second of the walk, and has their trees.
 		t.out.Files.ModTime = time.Unix(int64(t.start), 0)
@@ -401,7 +409,10 @@ func (t *native) finish() error {
 			tree = t.base.CacheTree()
 		}
 		if t.out.Files.Tree = tree; tree != nil && tree.ID == t.out.Tree {
-			t.out.content, t.out.reindex = contents(t.after, tree), t.reindexed
+			t.out.content = contents(t.after, tree)
+			if !t.after.Special {
+				t.out.reindex = t.reindexed
+			}
 		}
 	}
 	t.out.user = sync.OnceValues(func() (*index.Index, error) {
@@ -457,7 +468,7 @@ func (t *native) keepNative(key string) error {
 
 // indexTree is IndexTree, which it leaves out where it is known what comes of it.
 func (t *native) indexTree(op *Operation, headTree string, repo *git.Repo, store object.Store) (string, error) {
-	plain := op.Kind == "" && len(op.Files) == 0 && !t.user.Special
+	plain := op.Kind == "" && len(op.Files) == 0 && !t.user.Special && !t.user.Assumed
 	if plain {
 		if root := hex.EncodeToString(t.user.Root()); root == headTree {
 			return "", nil
@@ -492,9 +503,6 @@ func (t *native) indexTree(op *Operation, headTree string, repo *git.Repo, store
 
 // reindexed is Snapshot.Reindex.
 func (t *native) reindexed(edits []index.Edit, differs func(path, id string) bool) (data []byte, tree string, err error) {
-	if t.after.Special {
-		return nil, "", nil
-	}
 	changed := make(map[string]bool, len(edits))
 	for i := range edits {
 		changed[edits[i].Path] = true
@@ -525,6 +533,9 @@ func (t *native) reindexed(edits []index.Edit, differs func(path, id string) boo
 		return nil, "", failed("write the index", err)
 	}
 	data, _ = t.after.Splice(edits)
+	if t.after.Assumed {
+		index.Unmark(data) // what that says is ours; see private
+	}
 	if data, err = index.Seal(data, root, nil); err != nil {
 		return nil, "", failed("write the index", err)
 	}

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -41,7 +43,8 @@ func TestTakersAgreeWithGit(t *testing.T) {
 		}
 	}
 	first := uint64(1)
-	if budget > time.Minute { // by hand: other repositories each time
+	byHand := budget > time.Minute || os.Getenv("GIT_CHECKPOINT_SEED") != ""
+	if byHand { // other repositories each time
 		first = uint64(time.Now().UnixNano())
 	}
 	if v := os.Getenv("GIT_CHECKPOINT_SEED"); v != "" {
@@ -53,30 +56,94 @@ func TestTakersAgreeWithGit(t *testing.T) {
 	}
 	t.Parallel()
 	end := time.Now().Add(budget)
+	var mu sync.Mutex
 	compared, native, why := 0, 0, map[string]int{}
-	for seed := first; seed <= last && (time.Now().Before(end) || seed == first); seed++ {
+	try := func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed)
+		w.fill()
 		for range 12 {
 			for range 1 + w.rng.IntN(6) {
 				w.act()
 			}
-			if budget > time.Minute && w.rng.IntN(2) == 0 {
+			if w.rng.IntN(2) == 0 && byHand {
 				time.Sleep(1050 * time.Millisecond) // what is known of directories counts from the next second on
 			}
-			w.compare()
+			w.compare(w.rng.IntN(4) > 0, w.rng.IntN(5) > 0)
 			if t.Failed() {
 				t.Fatalf("GIT_CHECKPOINT_SEED=%d\n%s", seed, strings.Join(w.log, "\n"))
 			}
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		compared, native = compared+w.compared, native+w.native
 		for reason, n := range w.aside {
 			why[reason] += n
 		}
-		os.RemoveAll(w.dir)
 	}
+	// Most of the time is waited for, so there are several at once.
+	var workers sync.WaitGroup
+	next := atomic.Uint64{}
+	next.Store(first)
+	for range 4 {
+		workers.Go(func() {
+			for seed := next.Add(1) - 1; seed <= last && (time.Now().Before(end) || seed == first); seed = next.Add(1) - 1 {
+				if !t.Run(fmt.Sprint(seed), func(t *testing.T) { try(t, seed) }) {
+					next.Store(last + 1)
+				}
+			}
+		})
+	}
+	workers.Wait()
 	t.Logf("%d snapshots compared, %d of them native; left to git: %v", compared, native, why)
 	if last != first && native < compared/2 {
 		t.Errorf("only %d of %d snapshots were native", native, compared)
+	}
+}
+
+// TestTakersAgreeOnCases are such differences as were found, each told as what
+// a shell does before the first snapshot, before the second, and so on.
+func TestTakersAgreeOnCases(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options Options
+		steps   []string
+	}{
+		"CRs are kept no longer, once the user's entry is gone": {steps: []string{
+			`printf 'a\r\n' >f; touch -d '1 hour ago' f; git add f; git config core.autocrlf true`, `git rm -q --cached f`,
+		}},
+		"CRs are kept from when the user's entry has some": {steps: []string{
+			`git config core.autocrlf true; printf 'a\r\n' >f; touch -d '1 hour ago' f`, `git update-index --add --cacheinfo 100644,$(printf 'b\r\n' | git hash-object -w --no-filters --stdin),f`,
+		}},
+		"an entry made by older rules is no longer known to be its file's": {steps: []string{
+			`printf 'a\r\n' >f; touch -d '1 hour ago' f; git add f; echo 'f text' >.gitattributes; touch -d '1 hour ago' .gitattributes`, `git read-tree $(git write-tree)`,
+		}},
+		"a file in the place of a sparse directory, asked for by an own pattern": {Options{Exclude: []string{"!d"}}, []string{
+			`mkdir a d; echo 1 >a/x; echo 1 >d/x; echo d >.gitignore; git add -f .; git commit -q -m 1; git sparse-checkout set a; echo 2 >d`,
+		}},
+		"a file in the place of a sparse directory, left out by an own pattern": {Options{Exclude: []string{"d", "!x"}}, []string{
+			`mkdir a d; echo 1 >a/x; echo 1 >d/x; git add .; git commit -q -m 1; git sparse-checkout set a; echo 2 >d`,
+		}},
+		"a file in the place of a sparse directory, too large": {Options{MaxFileSize: 1}, []string{
+			`mkdir a d; echo 1 >a/x; echo 1 >d/x; git add .; git commit -q -m 1; git sparse-checkout set a; echo 2 >d`,
+		}},
+		"a file in the place of a sparse directory, left out": {Options{Omit: map[string]bool{"d": true}}, []string{
+			`mkdir a d; echo 1 >a/x; echo 1 >d/x; git add .; git commit -q -m 1; git sparse-checkout set a; echo 2 >d`,
+		}},
+	} {
+		for _, keepsNative := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/native %v", name, keepsNative), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, 0)
+				w.options = c.options
+				for _, step := range c.steps {
+					w.note("%s", step)
+					if out, err := w.command("sh", "-e", "-c", step).CombinedOutput(); err != nil {
+						t.Fatalf("%s: %v\n%s", step, err, out)
+					}
+					w.compare(keepsNative, true)
+				}
+			})
+		}
 	}
 }
 
@@ -90,6 +157,7 @@ type world struct {
 
 	options  Options
 	key      string
+	crlf     string // a blob with CRs
 	n        int
 	exact    bool // nothing hides a change that keeps size and time
 	hidden   map[string]bool
@@ -99,15 +167,19 @@ type world struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	home, err := os.MkdirTemp(t.TempDir(), "world")
-	if err != nil {
-		t.Fatal(err)
-	}
+	home := t.TempDir()
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), home: home, dir: filepath.Join(home, "tree"), exact: true, aside: map[string]int{}, hidden: map[string]bool{}}
 	w.git("init", "-q", "--initial-branch=main", w.dir)
 	for key, value := range map[string]string{"user.name": "A", "user.email": "a@example.org", "core.fsync": "none", "core.excludesFile": filepath.Join(home, "excludes"), "filter.up.clean": "tr a-z A-Z"} {
 		w.git("config", key, value)
 	}
+	os.WriteFile(filepath.Join(home, "crlf"), []byte("a\r\nb\r\n"), 0o666)
+	w.crlf = strings.TrimSpace(w.git("hash-object", "-w", "--no-filters", filepath.Join(home, "crlf")))
+	return w
+}
+
+// fill makes the files that there are at first.
+func (w *world) fill() {
 	for range 10 + w.rng.IntN(20) {
 		w.write()
 	}
@@ -115,17 +187,21 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.try("add", "-A")
 		w.try("commit", "-q", "-m", "one")
 	}
-	return w
+}
+
+func (w *world) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = w.dir
+	cmd.Env = append(os.Environ(), "HOME="+w.home, "XDG_CONFIG_HOME=", "GIT_CONFIG_NOSYSTEM=1", "GIT_EDITOR=true", "GIT_CONFIG_GLOBAL=/dev/null", "LC_ALL=C")
+	return cmd
 }
 
 // try runs git, which may fail.
 func (w *world) try(args ...string) (string, error) {
-	cmd := exec.Command("git", args...)
-	cmd.Dir = w.dir
+	cmd := w.command("git", args...)
 	if args[0] == "init" {
 		cmd.Dir = w.home
 	}
-	cmd.Env = append(os.Environ(), "HOME="+w.home, "XDG_CONFIG_HOME=", "GIT_CONFIG_NOSYSTEM=1", "GIT_EDITOR=true", "GIT_CONFIG_GLOBAL=/dev/null", "LC_ALL=C")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -158,6 +234,9 @@ func (w *world) name() string {
 	parts := make([]string, 1+w.rng.IntN(3))
 	for i := range parts {
 		parts[i] = pick(w, names[:12+w.rng.IntN(len(names)-11)])
+		if w.rng.IntN(30) == 0 { // any bytes that a name can have
+			parts[i] = strings.ReplaceAll(string([]byte{byte(1 + w.rng.IntN(255)), byte(1 + w.rng.IntN(255)), 'x'}), "/", "_")
+		}
 	}
 	return strings.Join(parts, "/")
 }
@@ -192,9 +271,13 @@ func isThere(fs.DirEntry) bool     { return true }
 func (w *world) p(n string) string { return filepath.Join(w.dir, n) }
 
 func (w *world) content() []byte {
-	switch w.rng.IntN(12) {
+	switch w.rng.IntN(14) {
 	case 0:
 		return nil
+	case 6:
+		return []byte("a\r\nb\r\n")
+	case 7:
+		return []byte("a\nb\n")
 	case 1:
 		return []byte("one\r\ntwo\r\n")
 	case 2:
@@ -210,17 +293,23 @@ func (w *world) content() []byte {
 	return fmt.Appendf(nil, "%d\n", w.n%100)
 }
 
+// put writes a file, where there is one or nothing: a link may lead anywhere,
+// and a fifo never ends.
+func (w *world) put(name string, data []byte) error {
+	if fi, err := os.Lstat(w.p(name)); err == nil && !fi.Mode().IsRegular() {
+		return errors.New("not a file")
+	}
+	return os.WriteFile(w.p(name), data, 0o666)
+}
+
 // write makes or overwrites a file.
 func (w *world) write() {
 	name := w.name()
 	if err := os.MkdirAll(filepath.Dir(w.p(name)), 0o777); err != nil {
 		return
 	}
-	if fi, err := os.Lstat(w.p(name)); err == nil && !fi.Mode().IsRegular() {
-		return
-	}
 	data := w.content()
-	if os.WriteFile(w.p(name), data, 0o666) == nil {
+	if w.put(name, data) == nil {
 		w.note("write %q %.20q", name, data)
 	}
 }
@@ -231,12 +320,14 @@ func (w *world) past(name string, by time.Duration) {
 	os.Chtimes(w.p(name), at, at)
 }
 
-var ignoreLines = []string{"no", "*.no", "!keep.no", "/a", "a/", "**/b", "x/**", "*", "!*/", "!.gitignore", "a/*", "!a/b", "d/x", "c/**/y.txt", "\\ sp*", "[a-c]", "#no", "br\\[a]", "é", "*\n!keep"}
-var attributeLines = []string{"*.crlf text=auto", "*.txt text", "* text=auto", "*.crlf eol=crlf", "*.up filter=up", "a/* -text", "* ident", "x text working-tree-encoding=UTF-16LE-BOM", "*.bin binary", "b -filter -text", "[attr]m filter=up", "*.c m", "*.txt diff=x"}
+var ignoreLines = []string{"no", "*.no", "!keep.no", "/a", "a/", "**/b", "x/**", "*", "!*/", "!.gitignore", "a/*", "!a/b", "d/x", "c/**/y.txt", "\\ sp*", "[a-c]", "#no", "br\\[a]", "é", "*\n!keep",
+	"a?", "[!a]*", "a/**/b", "\\!x", "no  ", "!/a/", "*.[tb]*", "\xff*", "/*", "!/d", "/*\n!/d\n!.git*", "**/", "/**/x", "a.*", "*/b", "\ufeffa", "y.txt/", "d", "!d", "[[:alpha:]]", "~?", "a*/\n!a-b", "st\\*r"}
+var attributeLines = []string{"*.crlf text=auto", "*.txt text", "* text=auto", "*.crlf eol=crlf", "*.up filter=up", "a/* -text", "* ident", "x text working-tree-encoding=UTF-16LE-BOM", "*.bin binary", "b -filter -text", "[attr]m filter=up", "*.c m", "*.txt diff=x",
+	"* text=auto eol=lf", "* -text", "* !text", "a* crlf=auto", "*.txt text eol=crlf", "[a-d] text=auto ident", "*.up -filter text=auto", "/a text", "* filter=none"}
 
 // act does one random thing.
 func (w *world) act() {
-	switch w.rng.IntN(48) {
+	switch w.rng.IntN(52) {
 	default:
 		w.write()
 	case 0, 1, 2:
@@ -262,7 +353,7 @@ func (w *world) act() {
 			w.note("chmod %o %q: %v", mode, name, os.Chmod(w.p(name), mode))
 		}
 	case 8, 9:
-		name, target := w.name(), pick(w, []string{"a", "../a", "/etc/passwd", "nowhere", ".", "a/b", "\xff"})
+		name, target := w.name(), pick(w, []string{"a", "../a", "/nowhere/a", "nowhere", ".", "a/b", "\xff"})
 		if w.rng.IntN(2) == 0 {
 			if there := w.existing(isThere); there != "" {
 				name = there
@@ -326,8 +417,8 @@ func (w *world) act() {
 			dir = w.existing(isDir)
 		}
 		name := filepath.Join(dir, ".gitignore")
-		data := pick(w, ignoreLines) + "\n" + pick(w, ignoreLines) + "\n"
-		w.note("write %q %q: %v", name, data, os.WriteFile(w.p(name), []byte(data), 0o666))
+		data := pick(w, ignoreLines) + "\n" + pick(w, ignoreLines) + pick(w, []string{"\n", "", "\r\n", " \n"})
+		w.note("write %q %q: %v", name, data, w.put(name, []byte(data)))
 	case 20:
 		file := pick(w, []string{filepath.Join(w.dir, ".git", "info", "exclude"), filepath.Join(w.home, "excludes")})
 		data := pick(w, ignoreLines) + "\n"
@@ -343,7 +434,7 @@ func (w *world) act() {
 			w.note("rm %q: %v", name, os.Remove(w.p(name)))
 			return
 		}
-		w.note("write %q %q: %v", name, data, os.WriteFile(w.p(name), []byte(data), 0o666))
+		w.note("write %q %q: %v", name, data, w.put(name, []byte(data)))
 	case 23:
 		key, value := pick(w, []string{"core.autocrlf", "core.fileMode", "core.trustCTime", "core.checkStat"}), ""
 		switch key {
@@ -383,7 +474,7 @@ func (w *world) act() {
 		}
 		name := filepath.Join(w.name(), ".git")
 		if os.MkdirAll(filepath.Dir(w.p(name)), 0o777) == nil {
-			w.note("write %q: %v", name, os.WriteFile(w.p(name), []byte("gitdir: nowhere\n"), 0o666))
+			w.note("write %q: %v", name, w.put(name, []byte("gitdir: nowhere\n")))
 		}
 	case 34:
 		name := w.name()
@@ -391,7 +482,7 @@ func (w *world) act() {
 			w.note("mkfifo %q: %v", name, syscall.Mkfifo(w.p(name), 0o666))
 		}
 	case 35:
-		if name := w.existing(isFile); name != "" && w.rng.IntN(3) == 0 {
+		if name := w.existing(isFile); name != "" && w.rng.IntN(3) == 0 && !strings.HasPrefix(filepath.Base(name), ".git") { // git reads rules to their end
 			os.Remove(w.p(name))
 			w.note("rm, mkfifo %q: %v", name, syscall.Mkfifo(w.p(name), 0o666))
 		}
@@ -399,7 +490,7 @@ func (w *world) act() {
 		dir := w.name()
 		if os.MkdirAll(w.p(dir), 0o777) == nil {
 			for i := range 70 {
-				os.WriteFile(w.p(filepath.Join(dir, fmt.Sprint("many", i))), fmt.Appendf(nil, "%d %d\n", i, w.rng.IntN(1000)), 0o666)
+				w.put(filepath.Join(dir, fmt.Sprint("many", i)), fmt.Appendf(nil, "%d %d\n", i, w.rng.IntN(1000)))
 			}
 			w.note("write 70 files in %q", dir)
 		}
@@ -424,6 +515,35 @@ func (w *world) act() {
 	case 38:
 		w.note("the cache is gone")
 		w.key = ""
+	case 40: // as editors do: another file with the same name, or the same content
+		if name := w.existing(isFile); name != "" {
+			data, err := os.ReadFile(w.p(name))
+			if w.rng.IntN(2) == 0 {
+				data = w.content()
+			}
+			if err == nil && os.WriteFile(w.p(name)+"~", data, 0o666) == nil {
+				w.note("replace %q %.20q: %v", name, data, os.Rename(w.p(name)+"~", w.p(name)))
+			}
+		}
+	case 41:
+		if a, b := w.existing(isThere), w.existing(isThere); a != "" && b != "" && !strings.HasPrefix(a+"/", b+"/") && !strings.HasPrefix(b+"/", a+"/") {
+			os.Rename(w.p(a), w.p("swap"))
+			os.Rename(w.p(b), w.p(a))
+			w.note("swap %q %q: %v", a, b, os.Rename(w.p("swap"), w.p(b)))
+		}
+	case 42:
+		if from, to := w.existing(isFile), w.name(); from != "" && os.MkdirAll(filepath.Dir(w.p(to)), 0o777) == nil {
+			w.note("ln %q %q: %v", from, to, os.Link(w.p(from), w.p(to)))
+		}
+	case 43: // a copy that keeps the time
+		if from, to := w.existing(isFile), w.existing(isFile); from != "" && to != "" && w.exact {
+			data, _ := os.ReadFile(w.p(from))
+			if fi, err := os.Lstat(w.p(from)); err == nil && w.put(to, data) == nil {
+				os.Chtimes(w.p(to), fi.ModTime(), fi.ModTime())
+				w.hidden[to] = true
+				w.note("cp -p %q %q", from, to)
+			}
+		}
 	case 39:
 		time.Sleep(1100 * time.Millisecond)
 		w.note("sleep")
@@ -444,7 +564,8 @@ func (w *world) runGit() {
 		{"update-index", "--assume-unchanged", "--", name}, {"update-index", "--skip-worktree", "--", name}, {"update-index", "--no-skip-worktree", "--", name}, {"update-index", "--chmod=+x", "--", name},
 		{"update-index", "--index-version", fmt.Sprint(2 + w.rng.IntN(3))}, {"update-index", "--split-index"}, {"update-index", "--no-split-index"}, {"update-index", "--untracked-cache"},
 		{"sparse-checkout", "set", "a", "d"}, {"sparse-checkout", "disable"}, {"gc", "-q"}, {"repack", "-a", "-d", "-q"}, {"clean", "-f", "-d", "-q"}, {"read-tree", "HEAD"},
-		{"add", "--renormalize", "."}, {"worktree", "add", "-q", "--detach", fmt.Sprint("a/w", w.rng.IntN(9))}, {"mv", "--", name, w.name()},
+		{"add", "--renormalize", "."}, {"checkout", "-q", "--", name}, {"restore", "-q", "--staged", "--", name}, {"update-index", "--force-remove", "--", name},
+		{"update-index", "--add", "--cacheinfo", "100644", w.crlf, name}, {"update-index", "--add", "--cacheinfo", "100644", w.crlf, w.name()}, {"worktree", "add", "-q", "--detach", fmt.Sprint("a/w", w.rng.IntN(9))}, {"mv", "--", name, w.name()},
 	}
 	args := pick(w, lines)
 	_, err := w.try(args...)
@@ -453,6 +574,14 @@ func (w *world) runGit() {
 		result = " (failed)"
 	}
 	w.note("git %q%s", args, result)
+	if args[0] == "sparse-checkout" && w.rng.IntN(2) == 0 {
+		// As older versions of git left it, so that it is not left to git.
+		sparse := args[1] == "set"
+		w.note("git config core.sparseCheckout %v; no extensions.worktreeConfig", sparse)
+		w.git("config", "core.sparseCheckout", fmt.Sprint(sparse))
+		w.git("config", "core.sparseCheckoutCone", fmt.Sprint(sparse))
+		w.try("config", "--unset", "extensions.worktreeConfig")
+	}
 }
 
 // oracle is the tree that git makes of the files: of a fresh index with the
@@ -473,13 +602,6 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 			err = fmt.Errorf("git %q: %w: %s", args, err, stderr.String())
 		}
 		return string(out), err
-	}
-	must := func(stdin string, args ...string) []string {
-		out, err := run(stdin, args...)
-		if err != nil {
-			w.t.Fatalf("%v\n%s", err, strings.Join(w.log, "\n"))
-		}
-		return strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
 	}
 	repo, err := git.Open(w.t.Context(), w.dir)
 	if err != nil {
@@ -521,6 +643,18 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 		w.t.Fatal(err)
 	}
 	args := []string{"add", "-A", "--sparse", "--", "."}
+	var included []string
+	if len(w.options.Exclude) > 0 || w.options.MaxFileSize > 0 || w.options.Omit != nil {
+		args[1] = "-u"
+		list := []string{"ls-files", "-z", "--others", "--exclude-standard"}
+		for _, pattern := range w.options.Exclude {
+			list = append(list, "--exclude="+pattern)
+		}
+		included = slices.DeleteFunc(strings.Split(w.git(list...), "\x00"), func(p string) bool {
+			fi, _ := look.Get(strings.TrimSuffix(p, "/"))
+			return fi == nil || w.options.Omit[p] || w.options.MaxFileSize > 0 && fi.Mode().IsRegular() && fi.Size() > w.options.MaxFileSize
+		})
+	}
 	for _, s := range skipped {
 		if s.Reason == ReasonNoCommit || s.Reason == ReasonSpecial || s.Reason == ReasonName {
 			args = append(args, ":(exclude,literal)"+s.Path)
@@ -542,38 +676,17 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 	if err != nil && !strings.Contains(err.Error(), "paths are ignored by one of your .gitignore files") {
 		return "", err.Error() // git takes the paths that are left out for ones that are asked for
 	}
+	// What options leave out is not added before: it would take the place of
+	// entries that are meant to be absent.
+	for _, p := range included {
+		if name := strings.TrimSuffix(p, "/"); !slices.ContainsFunc(skipped, func(s Skip) bool { return s.Path == name }) {
+			run(p, "--literal-pathspecs", "add", "-f", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
+		}
+	}
 	for _, p := range w.options.Force {
 		if fi, _ := look.Get(p); fi != nil && !fi.IsDir() && !tracked[p] {
 			run("", "add", "-f", "--sparse", "--", ":(literal)"+p)
 		}
-	}
-	list := []string{"ls-files", "-z", "--others", "--exclude-standard"}
-	for _, pattern := range w.options.Exclude {
-		list = append(list, "--exclude="+pattern)
-	}
-	os.Remove(file + ".user")
-	included := map[string]bool{}
-	if len(w.options.Exclude) > 0 {
-		out := w.git(list...)
-		for p := range strings.SplitSeq(out, "\x00") {
-			if p != "" {
-				included[strings.TrimSuffix(p, "/")] = true
-				run(p, "--literal-pathspecs", "add", "-f", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
-			}
-		}
-	}
-	var remove strings.Builder
-	for _, p := range must("", "ls-files", "-z") {
-		if tracked[p] || slices.Contains(w.options.Force, p) {
-			continue
-		}
-		fi, _ := look.Get(p)
-		if w.options.MaxFileSize > 0 && fi != nil && fi.Mode().IsRegular() && fi.Size() > w.options.MaxFileSize || w.options.Omit[p] || len(w.options.Exclude) > 0 && !included[p] {
-			remove.WriteString(p + "\x00")
-		}
-	}
-	if remove.Len() > 0 {
-		must(remove.String(), "update-index", "-z", "--force-remove", "--stdin")
 	}
 	out, err := run("", "write-tree", "--missing-ok")
 	if err != nil {
@@ -582,8 +695,9 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 	return strings.TrimSpace(out), ""
 }
 
-// compare takes the snapshot in each way, and with git.
-func (w *world) compare() {
+// compare takes the snapshot in each way, and with git. One of them goes into
+// the repository, where its index can be kept.
+func (w *world) compare(keepsNative, keeps bool) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	repo, err := git.Open(ctx, w.dir)
@@ -596,8 +710,6 @@ func (w *world) compare() {
 	}
 	o := w.options
 	o.Key = w.key
-	// One of them goes into the repository, where its index can be kept.
-	keepsNative := w.rng.IntN(4) > 0
 	o.Scratch = keepsNative
 	byGit, gitErr := (&ByGit{Repo: repo}).Take(ctx, o)
 	if gitErr == nil {
@@ -664,7 +776,7 @@ func (w *world) compare() {
 	if keepsNative {
 		keep = native
 	}
-	if keep == nil || w.rng.IntN(5) == 0 {
+	if keep == nil || !keeps {
 		w.note("-- compared; not kept")
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -18,6 +19,11 @@ import (
 
 // private is where a snapshot's own index is made and kept, in git's format:
 // a cache that knows of the files what the last save saw of them.
+//
+// Its flag assume-unchanged says that an entry's content was stored by the rules
+// alone. The others were the user's entries, which git may have made by older
+// rules, or kept CRs since an entry of the user's had some (gitattributes(5),
+// text=auto): they are good as long as the user's index is as it was then.
 type private struct {
 	repo  *git.Repo
 	dir   string   // where the index is made
@@ -47,6 +53,26 @@ type userKey struct {
 	Time     int64  `json:"time"` // nanoseconds since 1970
 	Head     string `json:"head,omitempty"`
 	Index    string `json:"index,omitempty"` // the tree that IndexTree gave with this HEAD's tree; "-": none was needed
+}
+
+// userKey says which file the user's index is. It is the zero userKey where there
+// is none.
+func (p *private) userKey() (userKey, error) {
+	file := filepath.Join(p.repo.Dir, "index")
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return userKey{}, nil
+	}
+	if err != nil {
+		return userKey{}, err
+	}
+	sum, err := indexChecksum(file, p.repo.HashLen())
+	return userKey{Checksum: sum, Size: info.Size(), Time: info.ModTime().UnixNano()}, err
+}
+
+// sameFile says whether two are of the same file.
+func (k userKey) sameFile(other userKey) bool {
+	return k.Checksum == other.Checksum && k.Size == other.Size && k.Time == other.Time
 }
 
 func openPrivate(repo *git.Repo, scratch bool) (*private, error) {

@@ -117,14 +117,14 @@ func (s *Snapshot) UserNamed(name string) ([]string, error) {
 // Reindex returns what an index file holds that has the files of the snapshot
 // with edits, sorted by path, and their tree. differs is asked about files that
 // may have changed in the second in which the snapshot saw them; their entries
-// are marked for git to look at. No data: it is not known how. Call it before
+// are marked for git to look at. Call it where Reindexes says so, before
 // Discard, and after Compare.
 func (s *Snapshot) Reindex(edits []index.Edit, differs func(path, id string) bool) (data []byte, tree string, err error) {
-	if s.reindex == nil {
-		return nil, "", nil
-	}
 	return s.reindex(edits, differs)
 }
+
+// Reindexes says whether the snapshot knows how to Reindex.
+func (s *Snapshot) Reindexes() bool { return s.reindex != nil }
 
 // Keep makes the snapshot's index the cache of the next Take that gives the
 // same key: the id of the checkpoint that the snapshot became. See Behind.

@@ -551,7 +551,8 @@ func (w *worker) file(dir string, name []byte, st *fileStat, u, c int) error {
 		binary.BigEndian.PutUint32(st.record[24:], mode)
 	}
 	ofUser := u >= 0 && w.rule.same(w.user.Record(u), st.record[:]) && w.believedOfUser(u)
-	if c >= 0 && !w.cache.SkipWorktree(c) && w.rule.same(w.cache.Record(c), st.record[:]) && w.believed(w.cache, c, w.cacheTime) {
+	if c >= 0 && !w.cache.SkipWorktree(c) && w.rule.same(w.cache.Record(c), st.record[:]) && w.believed(w.cache, c, w.cacheTime) &&
+		(w.settled || ofUser || w.cache.AssumeUnchanged(c)) {
 		if ofUser && !bytes.Equal(w.user.ID(u), w.cache.ID(c)) {
 			// Both know the file as it is; git's word on its content counts.
 			w.take(u, c)

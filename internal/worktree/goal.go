@@ -104,7 +104,7 @@ func (w *Worktree) list(ctx context.Context, g *goal, now *captured, pick bool) 
 		}
 	}
 	g.state = &snapshot.IndexState{Operation: g.stored.Operation, Absent: map[string]bool{}}
-	if pick || !g.stored.Plain() || g.checkpoint.Kind == "" {
+	if pick || !g.stored.Plain() || g.checkpoint.Kind == "" || !now.snap.Reindexes() {
 		if err := w.listIndex(g, now); err != nil {
 			return err
 		}

@@ -207,7 +207,7 @@ func (w *Worktree) indexOf(g *goal, now *captured, plan *restore.Plan) ([]byte, 
 		if err != nil {
 			return failed(err)
 		}
-		if data != nil && tree == g.stored.Entries {
+		if tree == g.stored.Entries {
 			return data, nil
 		}
 		if err := w.listIndex(g, now); err != nil {
