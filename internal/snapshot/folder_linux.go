@@ -187,6 +187,17 @@ func gone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
+// blocksRead counts what the process has read from disks. It is false where
+// that does not tell, as on a file system of the network.
+func (f *folder) blocksRead() (n int64, ok bool) {
+	if !f.keeps {
+		return 0, false
+	}
+	var u unix.Rusage
+	err := unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return int64(u.Inblock), err == nil
+}
+
 // readNoFollow reads a file that is not a symbolic link.
 func readNoFollow(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)

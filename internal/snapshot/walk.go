@@ -84,12 +84,15 @@ type walk struct {
 
 	mu      sync.Mutex
 	wake    sync.Cond
-	stack   []visit
-	busy    int
+	stack   []visit // what whoever has nothing to do may take
+	busy    int     // how many workers have something to do
 	err     error
 	workers []*worker
 	others  sync.WaitGroup
+	idle    atomic.Int32 // how many workers wait for something to do
+	failed  atomic.Bool  // there is an error
 	waited  atomic.Int32 // how often a directory was slow
+	reads   atomic.Int64 // see waitsForDisk
 }
 
 // span is a range of entries.
@@ -125,6 +128,8 @@ type place struct {
 type worker struct {
 	*walk
 	*folder
+	own     []visit // what it is to visit itself, unless another has nothing to do
+	active  bool
 	changes []change
 	skips   []Skip
 	dirs    []dirState
@@ -176,50 +181,100 @@ func (w *worker) work() {
 	var err error
 	if w.folder, err = newFolder(w.root); err == nil {
 		defer w.folder.close()
+		w.waitsForDisk() // from now on
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for {
-		if err != nil && w.err == nil {
-			w.err = err
+		if err != nil {
+			w.fail(err)
 		}
-		for len(w.stack) == 0 && w.busy > 0 && w.err == nil {
-			w.wake.Wait()
-		}
-		if len(w.stack) == 0 || w.err != nil {
-			w.wake.Broadcast()
+		v, ok := w.next()
+		if !ok {
 			return
 		}
-		v := w.stack[len(w.stack)-1]
-		w.stack = w.stack[:len(w.stack)-1]
-		w.busy++
-		w.mu.Unlock()
 		w.folder.waits = w.waited.Load() >= again
 		begun := time.Now()
 		err = w.visit(&v)
-		if took := time.Since(begun); took > slow*time.Duration(10+len(w.entries)) && w.waited.Add(1) == again {
+		if took := time.Since(begun); took > slow*time.Duration(10+len(w.entries)) && w.waited.Load() < again && w.waitsForDisk() && w.waited.Add(1) == again {
 			w.staff(many)
 		}
-		w.mu.Lock()
-		w.busy--
-		if w.busy == 0 {
-			w.wake.Broadcast()
+		if len(w.own) >= queue && w.alone() {
+			w.staff(max(2, min(runtime.GOMAXPROCS(0), many)))
 		}
 	}
+}
+
+// next takes the directory to visit next: one of the worker's own, as long as
+// it has any, so that the workers do not wake each other for every one.
+func (w *worker) next() (v visit, ok bool) {
+	if n := len(w.own); n > 0 && !w.failed.Load() {
+		if n > 1 && w.idle.Load() > 0 {
+			w.share(n / 2)
+		}
+		n = len(w.own) - 1
+		v, w.own = w.own[n], w.own[:n]
+		return v, true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.active {
+		w.busy--
+		w.active = false
+	}
+	for len(w.stack) == 0 && w.busy > 0 && w.err == nil {
+		w.idle.Add(1)
+		w.wake.Wait()
+		w.idle.Add(-1)
+	}
+	n := len(w.stack) - 1
+	if n < 0 || w.err != nil {
+		w.wake.Broadcast()
+		return v, false
+	}
+	v, w.stack = w.stack[n], w.stack[:n]
+	w.busy++
+	w.active = true
+	return v, true
+}
+
+// share gives the first directories of the worker's own away: those that are
+// highest up, as a rule, and so have most below them.
+func (w *worker) share(n int) {
+	w.mu.Lock()
+	w.stack = append(w.stack, w.own[:n]...)
+	w.mu.Unlock()
+	w.own = slices.Delete(w.own, 0, n)
+	w.wake.Broadcast()
+}
+
+// waitsForDisk says whether what took long was the disk, as far as the system
+// tells: where nothing was read from one meanwhile, the machine is busy with
+// other things, and more workers would make that worse.
+func (w *worker) waitsForDisk() bool {
+	reads, ok := w.folder.blocksRead()
+	return !ok || w.reads.Swap(reads) != reads
+}
+
+func (w *walk) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+	w.failed.Store(true)
 }
 
 func (w *worker) push(v visit) {
 	if !v.probe {
 		w.pushed++
 	}
+	w.own = append(w.own, v)
+}
+
+// alone says whether there is but one worker.
+func (w *walk) alone() bool {
 	w.mu.Lock()
-	w.stack = append(w.stack, v)
-	more := len(w.stack) >= queue && len(w.workers) == 1
-	w.mu.Unlock()
-	w.wake.Signal()
-	if more {
-		w.staff(max(2, min(runtime.GOMAXPROCS(0), many)))
-	}
+	defer w.mu.Unlock()
+	return len(w.workers) == 1
 }
 
 // staff sees to it that there are as many workers.
