@@ -117,6 +117,9 @@ func TestTakersAgreeOnCases(t *testing.T) {
 		"an entry made by older rules is no longer known to be its file's": {steps: []string{
 			`printf 'a\r\n' >f; touch -d '1 hour ago' f; git add f; echo 'f text' >.gitattributes; touch -d '1 hour ago' .gitattributes`, `git read-tree $(git write-tree)`,
 		}},
+		"an ignored link to itself in the place of a directory, beyond which git sees nothing": {steps: []string{
+			`mkdir a; echo 1 >a/x; git add .; rm -r a; ln -s a a; echo a >.git/info/exclude`,
+		}},
 		"a file in the place of a sparse directory, asked for by an own pattern": {Options{Exclude: []string{"!d"}}, []string{
 			`mkdir a d; echo 1 >a/x; echo 1 >d/x; echo d >.gitignore; git add -f .; git commit -q -m 1; git sparse-checkout set a; echo 2 >d`,
 		}},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -529,6 +530,11 @@ func (w *worker) compare(v *visit, name []byte, entry *dirent, user, cache *chil
 		if err != nil {
 			return err
 		}
+		if what == kindLink && !included {
+			if err := w.beyond(user.below); err != nil {
+				return err
+			}
+		}
 		return w.vanished(user.below, cache.below, included)
 	case what == kindDir:
 		return w.untrackedDir(v, name, cache, false)
@@ -695,6 +701,18 @@ func (w *worker) vanished(user, cache span, shadowed bool) error {
 		}
 	}
 	w.dropAll(span{c, cache.hi})
+	return nil
+}
+
+// beyond looks for entries beyond a link that git keeps, since it cannot look
+// at them: the link leads to itself.
+func (w *worker) beyond(user span) error {
+	for u := user.lo; u < user.hi; u++ {
+		path := string(w.user.Path(u))
+		if _, err := os.Lstat(diskPath(w.root, path)); err != nil && !missing(err) {
+			return asidef("look at '%s': %v", path, err)
+		}
+	}
 	return nil
 }
 
