@@ -120,6 +120,9 @@ func TestTakersAgreeOnCases(t *testing.T) {
 		"an ignored link to itself in the place of a directory, beyond which git sees nothing": {steps: []string{
 			`mkdir a; echo 1 >a/x; git add .; rm -r a; ln -s a a; echo a >.git/info/exclude`,
 		}},
+		"an ignored repository without a commit in the place of a file, in a directory that is not read again": {steps: []string{
+			`mkdir a; echo 1 >a/f; echo 1 >a/g; git add .; echo '*' >.git/info/exclude; rm a/f; git init -q a/f; sleep 1.1`, `true`, `true`,
+		}},
 		"a file in the place of a sparse directory, asked for by an own pattern": {Options{Exclude: []string{"!d"}}, []string{
 			`mkdir a d; echo 1 >a/x; echo 1 >d/x; echo d >.gitignore; git add -f .; git commit -q -m 1; git sparse-checkout set a; echo 2 >d`,
 		}},

@@ -134,7 +134,8 @@ type worker struct {
 	changes []change
 	skips   []Skip
 	dirs    []dirState
-	pushed  int // by the visit under way: directories to be looked at
+	pushed  int  // by the visit under way: directories to be looked at
+	probed  bool // or where there may be a repository that is to be named
 	users   []child
 	caches  []child
 	path    []byte
@@ -265,7 +266,9 @@ func (w *walk) fail(err error) {
 }
 
 func (w *worker) push(v visit) {
-	if !v.probe {
+	if v.probe {
+		w.probed = true
+	} else {
 		w.pushed++
 	}
 	w.own = append(w.own, v)
@@ -303,7 +306,7 @@ func (w *walk) hire(count int) *worker {
 func (w *worker) visit(v *visit) error {
 	dir := v.place.path
 	err := w.enter(strings.TrimSuffix(dir, "/"))
-	w.pushed = 0
+	w.pushed, w.probed = 0, false
 	w.caches = children(w.caches[:0], w.cache, v.cache, len(dir))
 	var times dirTimes
 	certain := false
@@ -369,7 +372,7 @@ func (w *worker) visit(v *visit) error {
 			return err
 		}
 	}
-	if certain && len(w.skips) == skipped {
+	if certain && len(w.skips) == skipped && !w.probed {
 		w.dirs = append(w.dirs, dirState{dir, times, w.pushed})
 	}
 	return nil
