@@ -8,8 +8,8 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/lock"
 )
 
-// ahead is a git that waits for what it is to write, with the lock that it
-// needs: it starts while that is still being made.
+// ahead is a git that waits for what it is to write: it starts while that is
+// still being made. It has inherited the file of the lock that is to be taken.
 type ahead struct {
 	lock    *lock.Lock
 	end     func() // of the lock's inheritance
@@ -23,9 +23,9 @@ func (r *Repository) Ahead(ctx context.Context, message string) {
 	if r.ahead != nil {
 		return
 	}
-	l, err := lock.Acquire(ctx, r.lockPath(), "update refs", 0)
+	l, err := lock.Open(r.lockPath())
 	if err != nil {
-		return // Commit will wait for it, or say what is wrong
+		return // Commit says what is wrong
 	}
 	a := &ahead{lock: l, end: r.git.Inherit(l.File()), args: updateRef(message)}
 	if a.process, err = r.refCommand(ctx, a.args).Start(); err != nil {

@@ -37,19 +37,24 @@ func (r *Repository) lockPath() string { return filepath.Join(r.git.Dir, "checkp
 // alone makes this the only process that writes refs for the worktree, and its
 // git too, until do returns. Who held the lock before is dead or done.
 func (r *Repository) alone(ctx context.Context, do func() error) error {
+	var l *lock.Lock
+	var err error
 	if r.ahead != nil {
 		defer r.Abandon()
-		return do()
+		err = r.ahead.lock.Acquire(ctx, "update refs", writersWait)
+	} else {
+		l, err = lock.Acquire(ctx, r.lockPath(), "update refs", writersWait)
 	}
-	l, err := lock.Acquire(ctx, r.lockPath(), "update refs", writersWait)
 	if errors.Is(err, lock.ErrHeld) {
 		return fault.New(fault.Conflict, "refs-busy", "update refs: %w", err).WithHint("wait for it to end and try again")
 	}
 	if err != nil {
 		return readOnly(err)
 	}
-	defer l.Release()
-	defer r.git.Inherit(l.File())()
+	if l != nil {
+		defer l.Release()
+		defer r.git.Inherit(l.File())()
+	}
 	return do()
 }
 
@@ -78,6 +83,10 @@ func (r *Repository) notedAlone(updates []update, change func() error) error {
 	git.Step("change of refs written down")
 	err = change()
 	git.Step("refs changed")
+	var failed *git.Error
+	if errors.As(err, &failed) && failed.Code < 0 {
+		return err // git was killed: what it left is for the next command to clear away
+	}
 	os.Remove(path)
 	return err
 }

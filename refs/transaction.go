@@ -95,7 +95,7 @@ func (t *Transaction) attempt(ctx context.Context) error {
 	input := slices.Concat([]byte("start\x00"), t.input.Bytes(), []byte("commit\x00"))
 	err := t.repo.writeRefs(ctx, input, updateRef(t.message)...)
 	var failed *git.Error
-	if !errors.As(err, &failed) {
+	if !errors.As(err, &failed) || failed.Code < 0 {
 		return err
 	}
 	said, reason := failed.Stderr, strings.TrimPrefix(failed.Reason(), "commit: ")
@@ -115,9 +115,10 @@ func updateRef(message string) []string {
 	return []string{"-c", "core.packedRefsTimeout=5000", "update-ref", "--stdin", "-z", "-m", message}
 }
 
-// refCommand is a call of git that writes refs.
+// refCommand is a call of git that writes refs. It is not ended before its time,
+// which would leave its locks: it takes milliseconds.
 func (r *Repository) refCommand(ctx context.Context, args []string) *git.Cmd {
-	c := r.git.Command(ctx, append([]string{"-c", "core.filesRefLockTimeout=1000"}, args...)...)
+	c := r.git.Command(context.WithoutCancel(ctx), append([]string{"-c", "core.filesRefLockTimeout=1000"}, args...)...)
 	c.Hold = true
 	return c.WithEnv("LC_ALL", "C")
 }

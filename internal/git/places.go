@@ -3,6 +3,7 @@ package git
 import (
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // Places are directories below which git may have been installed, such as
@@ -12,9 +13,21 @@ func Places() []string {
 	if err != nil {
 		return nil
 	}
-	places := []string{filepath.Dir(filepath.Dir(program))}
-	if real, err := filepath.EvalSymlinks(program); err == nil && real != program {
-		places = append(places, filepath.Dir(filepath.Dir(real)))
+	var places []string
+	add := func(program string) {
+		dir := filepath.Dir(program)
+		if filepath.Base(dir) == "git-core" {
+			// git comes first in the PATH of what it starts, by the programs of
+			// its own: /usr/lib/git-core/git, /usr/libexec/git-core/git.
+			dir = filepath.Dir(dir)
+		}
+		if place := filepath.Dir(dir); !slices.Contains(places, place) {
+			places = append(places, place)
+		}
+	}
+	add(program)
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		add(real)
 	}
 	return places
 }

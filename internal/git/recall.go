@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // A hook runs at every turn, and to start git for its configuration takes a
@@ -45,7 +46,7 @@ const settledFor = 3 * time.Second
 // recall sets the location and the configuration from what is remembered of
 // the repository around a directory. It is false where git has to be asked.
 func (r *Repo) recall(cwd string) bool {
-	question, ok := r.question()
+	question, ok := r.question(cwd)
 	if !ok {
 		return false
 	}
@@ -79,7 +80,7 @@ func (r *Repo) recall(cwd string) bool {
 
 // remember keeps what git said, where that can be known to hold the next time.
 func (r *Repo) remember(cwd string, listing []byte, asked time.Time) {
-	question, ok := r.question()
+	question, ok := r.question(cwd)
 	if !ok {
 		return
 	}
@@ -88,10 +89,10 @@ func (r *Repo) remember(cwd string, listing []byte, asked time.Time) {
 		return
 	}
 	paths, ok := r.sources(listing)
-	if !ok {
+	if !ok || !certain(top) || !certain(r.CommonDir) {
 		return
 	}
-	m := remembered{Question: question, Top: top, Common: r.CommonDir, Listing: kept(listing, r.CommonDir, top)}
+	m := remembered{Question: question, Top: top, Common: r.CommonDir, Listing: kept(listing)}
 	for _, path := range paths {
 		w := witness{Path: path}
 		switch fi, err := os.Stat(path); {
@@ -120,7 +121,7 @@ func (r *Repo) remember(cwd string, listing []byte, asked time.Time) {
 
 // question stands for what of the environment decides about the answer. It is
 // false where the environment says where the repository is, or holds settings.
-func (r *Repo) question() (string, bool) {
+func (r *Repo) question(cwd string) (string, bool) {
 	if !recalls {
 		return "", false
 	}
@@ -136,6 +137,11 @@ func (r *Repo) question() (string, bool) {
 			}
 		case "HOME", "XDG_CONFIG_HOME", "SUDO_UID":
 			about = append(about, kv)
+		case "PWD":
+			// By another name of the directory git finds other conditions met.
+			if real, err := filepath.EvalSymlinks(cwd); err != nil || value != real {
+				about = append(about, kv)
+			}
 		default:
 			if strings.HasPrefix(name, "GIT_") && !harmless(name) {
 				about = append(about, kv)
@@ -283,12 +289,17 @@ func (r *Repo) sources(listing []byte) ([]string, bool) {
 		name, value, _ := strings.Cut(kv, "=")
 		switch name {
 		case "HOME":
-			home = value
-			paths = append(paths, filepath.Join(value, ".gitconfig"), filepath.Join(value, ".config", "git", "config"))
+			if home = value; home != "" {
+				paths = append(paths, home+"/.gitconfig", home+"/.config/git/config")
+			}
 		case "XDG_CONFIG_HOME":
-			paths = append(paths, filepath.Join(value, "git", "config"))
+			if value != "" {
+				paths = append(paths, value+"/git/config")
+			}
 		case "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM":
-			paths = append(paths, value)
+			if value != "" {
+				paths = append(paths, value)
+			}
 		}
 	}
 	for _, origin := range origins {
@@ -311,16 +322,24 @@ func (r *Repo) sources(listing []byte) ([]string, bool) {
 		}
 		included := origin.value
 		if rest, ofHome := strings.CutPrefix(included, "~/"); ofHome && home != "" {
-			included = filepath.Join(home, rest)
+			included = home + "/" + rest
 		} else if included == "" || strings.HasPrefix(included, "~") || strings.HasPrefix(included, "%(") {
 			return nil, false
+		} else if !filepath.IsAbs(included) {
+			included = filepath.Dir(file) + "/" + included
 		}
-		paths = append(paths, absolute(filepath.Dir(file), included))
+		paths = append(paths, included)
 	}
 	slices.Sort(paths)
-	paths = slices.DeleteFunc(slices.Compact(paths), func(path string) bool { return !filepath.IsAbs(path) || path == os.DevNull })
+	paths = slices.Compact(paths)
 	_, format := config.Get("extensions.objectformat")
-	return paths, !format
+	return paths, !format && !slices.ContainsFunc(paths, func(path string) bool { return !certain(path) })
+}
+
+// certain says whether a path leads to the same file wherever we are, and can
+// be written down.
+func certain(path string) bool {
+	return filepath.IsAbs(path) && filepath.Clean(path) == path && utf8.ValidString(path)
 }
 
 func absolute(dir, path string) string {
@@ -330,24 +349,28 @@ func absolute(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// sections are those of which a command of ours reads keys. What else the
-// user's own files hold, such as passwords for a proxy, is not copied.
+// sections are those of which a command of ours reads keys. Others, such as
+// those that hold passwords for a proxy, are not copied.
 var sections = []string{"author", "checkpoint", "committer", "core", "extensions", "filter", "hook", "remote", "user"}
 
 // kept is the part of a listing that is remembered.
-func kept(listing []byte, common, top string) []byte {
+func kept(listing []byte) []byte {
 	var data []byte
 	_, settings := parseListing(listing)
 	for _, s := range settings {
 		section, _, _ := strings.Cut(s.key, ".")
-		file := absolute(top, strings.TrimPrefix(s.from, "file:"))
-		if slices.Contains(sections, section) || strings.HasPrefix(file, common+string(filepath.Separator)) {
-			data = append(data, s.from+"\x00"+s.key...)
-			if s.assigned {
-				data = append(data, "\n"+s.value...)
-			}
-			data = append(data, 0)
+		if !slices.Contains(sections, section) {
+			continue
 		}
+		data = append(data, s.from+"\x00"+s.key...)
+		// Of these it only counts that they are there, and they may hold passwords.
+		if section == "hook" || section == "remote" && strings.HasSuffix(s.key, "url") {
+			s.value, s.assigned = "", true
+		}
+		if s.assigned {
+			data = append(data, "\n"+s.value...)
+		}
+		data = append(data, 0)
 	}
 	return data
 }

@@ -32,7 +32,7 @@ func (e *HeldError) Error() string {
 // Unwrap makes the error match ErrHeld.
 func (e *HeldError) Unwrap() error { return ErrHeld }
 
-// Lock is a lock that is held.
+// Lock is a lock that is held, or that was opened to be taken.
 type Lock struct{ file *os.File }
 
 // File is the locked file, for a child process to inherit.
@@ -43,6 +43,20 @@ func (l *Lock) File() *os.File { return l.file }
 // the lock is released, since removing it would let two processes hold "the"
 // lock.
 func Acquire(ctx context.Context, path, purpose string, wait time.Duration) (*Lock, error) {
+	l, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Acquire(ctx, purpose, wait); err != nil {
+		l.Release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Open opens the file of a lock, which is not taken yet. A child that inherits
+// it keeps the lock from when Acquire has taken it.
+func Open(path string) (*Lock, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return nil, fmt.Errorf("lock '%s': %w", path, err)
 	}
@@ -50,31 +64,34 @@ func Acquire(ctx context.Context, path, purpose string, wait time.Duration) (*Lo
 	if err != nil {
 		return nil, fmt.Errorf("lock '%s': %w", path, err)
 	}
+	return &Lock{f}, nil
+}
+
+// Acquire takes a lock that was opened; see the function of that name.
+func (l *Lock) Acquire(ctx context.Context, purpose string, wait time.Duration) error {
+	f, path := l.file, l.file.Name()
 	deadline := time.Now().Add(wait)
 	for pause := time.Millisecond; ; pause = min(pause*2, 50*time.Millisecond) {
 		held, err := tryLock(f)
 		if err != nil {
-			f.Close()
-			return nil, fmt.Errorf("lock '%s': %w", path, err)
+			return fmt.Errorf("lock '%s': %w", path, err)
 		}
 		if held {
 			break
 		}
 		if time.Now().After(deadline) {
 			holder := readHolder(f)
-			f.Close()
-			return nil, &HeldError{Path: path, Holder: holder}
+			return &HeldError{Path: path, Holder: holder}
 		}
 		select {
 		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("lock '%s': %w", path, context.Cause(ctx))
+			return fmt.Errorf("lock '%s': %w", path, context.Cause(ctx))
 		case <-time.After(pause):
 		}
 	}
 	f.Truncate(0)
 	f.WriteAt(fmt.Appendf(nil, "process %d (%s)\n", os.Getpid(), purpose), 0)
-	return &Lock{f}, nil
+	return nil
 }
 
 // Probe returns a HeldError if somebody holds the lock on path. It takes
@@ -104,7 +121,7 @@ func readHolder(f *os.File) string {
 	return line
 }
 
-// Release ends the lock.
+// Release ends the lock and closes its file.
 func (l *Lock) Release() {
 	if l != nil && l.file != nil {
 		l.file.Close()

@@ -1,19 +1,25 @@
 package restore
 
 import (
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// spaceLeft is how many bytes may be written to the file system of a
-// directory, less a margin for what files take beside their content.
-func spaceLeft(dir string) int64 {
+// spaceLeft is how many blocks and files there is room for on the file system
+// of a directory, less a margin for what they take beside, and the size of a
+// block.
+func spaceLeft(dir string) space {
 	var fs unix.Statfs_t
-	if unix.Statfs(dir, &fs) != nil {
-		return 0
+	if unix.Statfs(dir, &fs) != nil || fs.Bsize <= 0 {
+		return space{}
 	}
-	return int64(fs.Bavail) * int64(fs.Bsize) / 2
+	files := int64(fs.Ffree) / 2
+	if fs.Files == 0 {
+		files = math.MaxInt64 // as many as there is room for (btrfs)
+	}
+	return space{blocks: int64(fs.Bavail) / 2, block: int64(fs.Bsize), files: files}
 }
 
 // reserve takes the room that a file needs. ext4 writes what is moved into the

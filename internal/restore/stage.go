@@ -172,7 +172,7 @@ func (p *Plan) writeStage(ctx context.Context, list []index.Entry) error {
 	flat := runtime.GOOS == "linux" && !p.repo.Config.Bool("core.ignorecase", false)
 	p.flat, p.held = map[string]string{}, map[string][]byte{}
 	if flat {
-		w.room = min(holdMost, spaceLeft(p.repo.Top))
+		w.room, w.disk = holdMost, spaceLeft(p.repo.Top)
 	}
 	var ids []string
 	for i, e := range list {
@@ -216,6 +216,24 @@ type stageWriter struct {
 	mu   sync.Mutex
 	made map[string]bool // directories
 	room int64           // how many more bytes of files may be kept in memory
+	disk space           // and what there will be room for on disk
+}
+
+// space is what there is room for on a file system.
+type space struct{ blocks, block, files int64 }
+
+// take takes room for files of a size. It is false where there is none: then
+// they are made ready on disk, and it is found out whether that can be.
+func (s *space) take(size, count int64) bool {
+	if s.block == 0 {
+		return false
+	}
+	blocks := (size + s.block - 1) / s.block * count
+	if blocks > s.blocks || count > s.files {
+		return false
+	}
+	s.blocks, s.files = s.blocks-blocks, s.files-count
+	return true
 }
 
 // write writes all files that an object is: the first from body, the others
@@ -225,7 +243,7 @@ func (w *stageWriter) write(id string, size int64, body io.Reader) error {
 	fmt.Fprintf(h, "blob %d\x00", size)
 	body = io.TeeReader(body, h)
 	files := w.files[id]
-	if w.takes(size * int64(len(files))) {
+	if w.takes(size, int64(len(files))) {
 		data := make([]byte, size)
 		if _, err := io.ReadFull(body, data); err != nil {
 			return err
@@ -263,11 +281,11 @@ func mismatch(id string) error {
 	return fault.New(fault.Integrity, "object-unreadable", "read object %s: its content does not match its id", id)
 }
 
-// takes says whether there is room in memory for so many bytes.
-func (w *stageWriter) takes(size int64) bool {
+// takes says whether a number of files of a size may be kept in memory.
+func (w *stageWriter) takes(size, count int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if size > w.room {
+	if size > w.room || !w.disk.take(size, count) {
 		return false
 	}
 	w.room -= size

@@ -142,9 +142,6 @@ func (t *native) run(ctx context.Context) error {
 	}
 	end()
 	git.Trace("snapshot: %d changes", len(t.changes))
-	if len(t.changes) > 0 && t.o.Changed != nil {
-		t.o.Changed()
-	}
 	var alternates []string
 	if t.env != nil {
 		alternates = []string{filepath.Join(t.repo.CommonDir, "objects")}
@@ -159,6 +156,9 @@ func (t *native) run(ctx context.Context) error {
 	end = git.Span("snapshot: store the trees")
 	if err := t.assemble(); err != nil {
 		return err
+	}
+	if len(t.changes) > 0 && t.o.Changed != nil {
+		t.o.Changed(t.out.Tree)
 	}
 	if err := t.writer.Close(ctx); err != nil {
 		return err

@@ -331,8 +331,8 @@ func (t *native) assemble() error {
 // anew: to write it takes longer, from ten thousand files on, than to read
 // these files again the next time.
 const (
-	fewChanges = 64
-	fewBytes   = 1 << 20
+	fewChanges = 32
+	fewBytes   = 256 << 10
 )
 
 // few says whether the private index can stay behind what the files are. What
@@ -358,14 +358,16 @@ func (t *native) alters(c *change) bool {
 	return c.Drop || c.base < 0 || !bytes.Equal(t.base.ID(c.base), c.ID[:]) || t.base.Mode(c.base) != modeOf(c.Record[:])
 }
 
-// forget makes the user's cache tree one of trees that exist.
+// forget makes the user's cache tree one of trees that exist, with all that is
+// below them.
 func (t *native) forget(tree *index.CacheTree) {
-	if tree.EntryCount >= 0 && t.writer.Has(mustID(tree.ID)) {
-		return
-	}
-	tree.EntryCount, tree.ID = -1, ""
+	known := tree.EntryCount >= 0 && t.writer.Has(mustID(tree.ID))
 	for _, child := range tree.Children {
 		t.forget(child)
+		known = known && child.EntryCount >= 0
+	}
+	if !known {
+		tree.EntryCount, tree.ID = -1, ""
 	}
 }
 
@@ -472,17 +474,26 @@ func (t *native) indexTree(op *Operation, headTree string, repo *git.Repo, store
 	if plain {
 		if root := hex.EncodeToString(t.user.Root()); root == headTree {
 			return "", nil
-		} else if root != "" {
-			return store.Put(object.Tree, entriesTree(root)), nil
 		}
 		if t.seen.Head == headTree && t.seen.Index != "" {
 			return strings.Trim(t.seen.Index, "-"), nil
 		}
 	}
+	// git, or we, made the trees when the index was written, unless it was into
+	// other objects than these.
+	known := t.user.CacheTree()
+	if known != nil {
+		t.forget(known)
+	}
+	if plain && known != nil && known.EntryCount == t.user.Len() {
+		t.seen.Head, t.seen.Index = headTree, store.Put(object.Tree, entriesTree(known.ID))
+		return t.seen.Index, nil
+	}
 	x, err := t.out.User()
 	if err != nil {
 		return "", err
 	}
+	x.Tree = known
 	absent := map[string]bool{}
 	if t.after.Special {
 		for i := range t.after.Len() {

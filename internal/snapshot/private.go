@@ -248,9 +248,9 @@ func fingerprint(repo *git.Repo) string {
 	for _, key := range keys {
 		fmt.Fprintf(h, "%s=%q\n", key, repo.Config[key])
 	}
-	global, err := globalFile(repo, "core.attributesfile", "attributes")
+	files, err := AttributeFiles(repo)
 	fmt.Fprintln(h, err) // git's own way to a file that we do not know
-	for _, file := range []string{filepath.Join(repo.CommonDir, "info", "attributes"), global} {
+	for _, file := range files {
 		data, err := os.ReadFile(file)
 		fmt.Fprintf(h, "%s %v %q\n", file, err == nil, data)
 	}

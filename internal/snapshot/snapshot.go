@@ -50,9 +50,9 @@ type Options struct {
 	// Key is what the cache from the last save must be tied to; empty means
 	// that there is no usable cache. See Snapshot.Keep.
 	Key string
-	// Changed, if it is there, is called once it is likely that the tree is
-	// not that of the key, before anything is stored.
-	Changed func()
+	// Changed, if it is there, may be called with the tree as soon as that is
+	// known, where it is not that of the key.
+	Changed func(tree string)
 }
 
 // Skip is a path that a snapshot leaves out.

@@ -97,7 +97,11 @@ func (w *Worktree) save(ctx context.Context, req SaveRequest, pick choose) (*Sav
 	if req.Automatic {
 		options.Omit = w.unignored()
 	}
-	options.Changed = func() { w.repo.Ahead(ctx, saveMessage) }
+	options.Changed = func(tree string) {
+		if !w.holdsTree(ctx, req.Run, tree) {
+			w.repo.Ahead(ctx, saveMessage)
+		}
+	}
 	defer w.repo.Abandon()
 	state, err := w.capture(ctx, options)
 	if err != nil {
@@ -122,6 +126,23 @@ func (w *Worktree) save(ctx context.Context, req SaveRequest, pick choose) (*Sav
 		}
 		return result, err
 	}
+}
+
+// holdsTree says whether the newest checkpoint of a run, the current one if it
+// is empty, has a tree.
+func (w *Worktree) holdsTree(ctx context.Context, run, tree string) bool {
+	if run == "" {
+		run, _ = w.repo.CurrentRun(ctx)
+	}
+	if run == "" {
+		return false
+	}
+	tip, err := w.repo.Ref(ctx, refs.RunRef(run))
+	if err != nil || tip == "" {
+		return false
+	}
+	held, err := w.repo.CommitTree(ctx, tip)
+	return err == nil && held == tree
 }
 
 // commit writes one checkpoint to its run, and the run itself if need be.
