@@ -590,6 +590,9 @@ func (w *world) runGit() {
 	}
 }
 
+// disagrees is what an oracle that does not know says.
+const disagrees = "git lists other files than it adds"
+
 // oracle is the tree that git makes of the files: of a fresh index with the
 // user's entries and nothing else of it. It is "" where git cannot. strict
 // makes git read the files whose stat data differs in any way.
@@ -652,6 +655,23 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 	var included []string
 	if len(w.options.Exclude) > 0 || w.options.MaxFileSize > 0 || w.options.Omit != nil {
 		args[1] = "-u"
+		// In a repository inside whose commit is still to be made git does not
+		// list all that it adds: then there is no telling what is left out.
+		before, err := os.ReadFile(file)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		run("", "add", "-A", "--sparse", "--", ".")
+		added, _ := run("", "ls-files", "-z")
+		if err := os.WriteFile(file, before, 0o666); err != nil {
+			w.t.Fatal(err)
+		}
+		listed := "\x00" + w.git("ls-files", "-z", "--others", "--exclude-standard")
+		for p := range strings.SplitSeq(added, "\x00") {
+			if p != "" && !tracked[p] && !strings.Contains(listed, "\x00"+p+"\x00") && !strings.Contains(listed, "\x00"+p+"/\x00") {
+				return "", disagrees
+			}
+		}
 		list := []string{"ls-files", "-z", "--others", "--exclude-standard"}
 		for _, pattern := range w.options.Exclude {
 			list = append(list, "--exclude="+pattern)
@@ -751,6 +771,10 @@ func (w *world) compare(keepsNative, keeps bool) {
 		return
 	}
 	want, refused := w.oracle(byGit.Skipped, false)
+	if refused == disagrees {
+		w.note("-- not compared: %s", disagrees)
+		return
+	}
 	if refused != "" {
 		w.t.Errorf("git refuses what was taken: %s", refused)
 		return
