@@ -226,3 +226,20 @@ func TestStage(t *testing.T) {
 		}
 	})
 }
+
+// A file takes whole blocks, and one of the files that there is room for.
+func TestSpace(t *testing.T) {
+	t.Parallel()
+	s := space{blocks: 5, block: 4096, files: 4}
+	for i, c := range []struct {
+		size, count int64
+		want        bool
+	}{{1, 2, true}, {4097, 2, false}, {4097, 1, true}, {0, 2, false}, {0, 1, true}, {1, 1, false}} {
+		if got := s.take(c.size, c.count); got != c.want {
+			t.Errorf("%d: %d files of %d bytes fit: %t; %+v is left", i, c.count, c.size, got, s)
+		}
+	}
+	if (&space{}).take(0, 1) {
+		t.Error("where nothing is known there is no room")
+	}
+}
