@@ -653,6 +653,7 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 	}
 	args := []string{"add", "-A", "--sparse", "--", "."}
 	var included []string
+	added := ""
 	if len(w.options.Exclude) > 0 || w.options.MaxFileSize > 0 || w.options.Omit != nil {
 		args[1] = "-u"
 		// In a repository inside whose commit is still to be made git does not
@@ -666,7 +667,7 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 			all = append(all, ":(exclude,literal)"+s.Path)
 		}
 		run("", all...)
-		added, _ := run("", "ls-files", "-z")
+		added, _ = run("", "ls-files", "-z")
 		if err := os.WriteFile(file, before, 0o666); err != nil {
 			w.t.Fatal(err)
 		}
@@ -711,6 +712,10 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 	for _, p := range included {
 		if name := strings.TrimSuffix(p, "/"); !slices.ContainsFunc(skipped, func(s Skip) bool { return s.Path == name }) {
 			run(p, "--literal-pathspecs", "add", "-f", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
+			// Once its tracked files are gone git adds nothing to a repository inside.
+			if now, _ := run("", "ls-files", "-z"); strings.Contains("\x00"+added, "\x00"+name+"\x00") && !strings.Contains("\x00"+now, "\x00"+name+"\x00") {
+				return "", disagrees
+			}
 		}
 	}
 	for _, p := range w.options.Force {
