@@ -123,6 +123,9 @@ func TestTakersAgreeOnCases(t *testing.T) {
 		"an ignored repository without a commit in the place of a file, in a directory that is not read again": {steps: []string{
 			`mkdir a; echo 1 >a/f; echo 1 >a/g; git add .; echo '*' >.git/info/exclude; rm a/f; git init -q a/f; sleep 1.1`, `true`, `true`,
 		}},
+		"a repository that is looked into for a tracked file that is gone": {Options{Exclude: []string{"no"}}, []string{
+			`mkdir a; echo 1 >a/f; git add .; rm a/f; git init -q a; git -C a -c user.name=a -c user.email=a commit -q --allow-empty -m 1; echo 2 >a/g`,
+		}},
 		"a file in the place of a sparse directory, asked for by an own pattern": {Options{Exclude: []string{"!d"}}, []string{
 			`mkdir a d; echo 1 >a/x; echo 1 >d/x; echo d >.gitignore; git add -f .; git commit -q -m 1; git sparse-checkout set a; echo 2 >d`,
 		}},
@@ -690,6 +693,14 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 			args = append(args, ":(exclude,literal)"+s.Path)
 		}
 	}
+	// What options leave out is not added at first: it would take the place of
+	// entries that are meant to be absent. The others come before what is gone:
+	// a repository with tracked files in it is looked into, as long as it has any.
+	for _, p := range included {
+		if name := strings.TrimSuffix(p, "/"); !slices.ContainsFunc(skipped, func(s Skip) bool { return s.Path == name }) {
+			run(p, "--literal-pathspecs", "add", "-f", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
+		}
+	}
 	_, err = run("", args...)
 	for range 99 {
 		// What our own patterns exclude is not named as skipped.
@@ -705,13 +716,6 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 	}
 	if err != nil && !strings.Contains(err.Error(), "paths are ignored by one of your .gitignore files") {
 		return "", err.Error() // git takes the paths that are left out for ones that are asked for
-	}
-	// What options leave out is not added before: it would take the place of
-	// entries that are meant to be absent.
-	for _, p := range included {
-		if name := strings.TrimSuffix(p, "/"); !slices.ContainsFunc(skipped, func(s Skip) bool { return s.Path == name }) {
-			run(p, "--literal-pathspecs", "add", "-f", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
-		}
 	}
 	for _, p := range w.options.Force {
 		if fi, _ := look.Get(p); fi != nil && !fi.IsDir() && !tracked[p] {
