@@ -30,7 +30,7 @@ func (p *Plan) plainFiles(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
+		data, err := snapshot.ReadRules(file)
 		if err != nil && !os.IsNotExist(err) || !attributes.Plain(data) {
 			git.Trace("restore: files by git (%s)", file)
 			return false, nil
@@ -83,7 +83,7 @@ func (p *Plan) convertsOnDisk() bool {
 		for _, name := range list {
 			for dir := path.Dir(name); !seen[dir]; dir = path.Dir(dir) {
 				seen[dir] = true
-				data, err := os.ReadFile(filepath.Join(snapshot.DiskPath(p.repo, dir), ".gitattributes"))
+				data, err := snapshot.ReadRules(filepath.Join(snapshot.DiskPath(p.repo, dir), ".gitattributes"))
 				if err == nil && !attributes.Plain(data) {
 					return true
 				}

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,12 +79,21 @@ func AttributeFiles(repo *git.Repo) ([]string, error) {
 	return append(files, filepath.Join(repo.CommonDir, "info", "attributes")), nil
 }
 
+// ReadRules reads a file of attributes or ignore rules. What is neither a file
+// nor a directory is not there: a FIFO would let us wait for ever.
+func ReadRules(file string) ([]byte, error) {
+	if fi, err := os.Stat(file); err == nil && !fi.Mode().IsRegular() && !fi.IsDir() {
+		return nil, fs.ErrNotExist
+	}
+	return os.ReadFile(file)
+}
+
 // readRules reads a file of rules; none where there is no file.
 func readRules(file string) ([]byte, error) {
 	if file == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := ReadRules(file)
 	if err != nil && !gone(err) {
 		return nil, asidef("read '%s': %v", file, err)
 	}

@@ -184,7 +184,7 @@ func statOf(st *unix.Stat_t) index.Stat {
 
 // gone says that there is no such thing any more, or something else.
 func gone(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
 // blocksRead counts what the process has read from disks. It is false where
@@ -198,12 +198,16 @@ func (f *folder) blocksRead() (n int64, ok bool) {
 	return int64(u.Inblock), err == nil
 }
 
-// readNoFollow reads a file that is not a symbolic link.
+// readNoFollow reads a file that is not a symbolic link, nor a FIFO, which
+// would let us wait for ever.
 func readNoFollow(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() && !fi.IsDir() {
+		return nil, errors.Join(err, fs.ErrNotExist)
+	}
 	return io.ReadAll(f)
 }

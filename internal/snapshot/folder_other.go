@@ -91,7 +91,7 @@ func readNoFollow(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if fi.Mode()&fs.ModeSymlink != 0 {
+	if !fi.Mode().IsRegular() && !fi.IsDir() {
 		return nil, fs.ErrNotExist
 	}
 	return os.ReadFile(path)

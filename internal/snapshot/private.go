@@ -251,7 +251,7 @@ func fingerprint(repo *git.Repo) string {
 	files, err := AttributeFiles(repo)
 	fmt.Fprintln(h, err) // git's own way to a file that we do not know
 	for _, file := range files {
-		data, err := os.ReadFile(file)
+		data, err := ReadRules(file)
 		fmt.Fprintf(h, "%s %v %q\n", file, err == nil, data)
 	}
 	fmt.Fprintln(h, repo.Top)
