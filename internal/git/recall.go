@@ -351,7 +351,7 @@ func absolute(dir, path string) string {
 
 // sections are those of which a command of ours reads keys. Others, such as
 // those that hold passwords for a proxy, are not copied.
-var sections = []string{"author", "checkpoint", "committer", "core", "extensions", "filter", "hook", "remote", "user"}
+var sections = []string{"author", "branch", "checkpoint", "committer", "core", "extensions", "filter", "hook", "remote", "user"}
 
 // kept is the part of a listing that is remembered.
 func kept(listing []byte) []byte {

@@ -232,16 +232,23 @@ func TestOddEnvironmentsAreNotRemembered(t *testing.T) {
 // Every key that is read is of a section that is remembered, and what else the
 // user has, such as a password for a proxy, is not copied into a repository.
 func TestRememberedSections(t *testing.T) {
-	key := regexp.MustCompile(`onfig\.(?:Get|Bool|Subsections)\("([a-z0-9]+)`)
+	key := regexp.MustCompile(`(?:onfig\.(?:Get|Bool|Subsections)\(|:= range \[\]string\{)"([a-z0-9]+)(?:\.|"\))`)
+	read := map[string]bool{}
 	for _, file := range goFiles(t) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, found := range key.FindAllStringSubmatch(string(data), -1) {
+			read[found[1]] = true
 			if !slices.Contains(sections, found[1]) {
 				t.Errorf("%s reads '%s', which is not remembered", file, found[1])
 			}
+		}
+	}
+	for _, section := range []string{"branch", "core", "extensions", "filter", "hook", "remote"} {
+		if !read[section] {
+			t.Errorf("nothing is found that reads '%s'", section)
 		}
 	}
 	listing := ""
