@@ -168,9 +168,15 @@ func open(ctx context.Context, cwd string, environ []string) (*Repo, error) {
 	for _, s := range baseSettings {
 		r.settings = append(r.settings, "-c", s)
 	}
-	if !r.recall(cwd) {
-		if err := r.ask(ctx, cwd); err != nil {
+	known, ok := r.search(cwd)
+	if !ok || !r.recall(known) {
+		begun := time.Now()
+		settings, located, err := r.ask(ctx, cwd)
+		if err != nil {
 			return nil, err
+		}
+		if ok && located {
+			r.remember(known, settings, begun)
 		}
 	}
 	r.disableConfiguredHooks()
@@ -184,22 +190,21 @@ func open(ctx context.Context, cwd string, environ []string) (*Repo, error) {
 	return r, nil
 }
 
-// ask asks git where the repository is and how it is configured.
-func (r *Repo) ask(ctx context.Context, cwd string) error {
-	begun := time.Now()
+// ask asks git where the repository is and how it is configured. located says
+// that it told in one answer.
+func (r *Repo) ask(ctx context.Context, cwd string) (settings []setting, located bool, err error) {
 	listing, setup, err := r.configure(ctx, cwd)
-	r.Config, _ = parseListing(listing)
-	switch {
-	case err == nil && r.locate(setup):
-		r.remember(cwd, listing, begun)
-		return nil
-	case err == nil:
-		return r.resolve(ctx, cwd)
+	r.Config, settings = parseListing(listing)
+	if err == nil && r.locate(setup) {
+		return settings, true, nil
 	}
 	if err := r.resolve(ctx, cwd); err != nil {
-		return err
+		return nil, false, err
 	}
-	return fault.New(fault.Fatal, "git-config", "read the configuration: %w", err)
+	if err != nil {
+		return nil, false, fault.New(fault.Fatal, "git-config", "read the configuration: %w", err)
+	}
+	return settings, false, nil
 }
 
 func withoutLocation(environ []string) []string {

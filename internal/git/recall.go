@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -43,18 +42,28 @@ func rememberedName(dir string) string { return filepath.Join(dir, "checkpoint",
 // it is the same: file systems have times of up to two seconds.
 const settledFor = 3 * time.Second
 
-// recall sets the location and the configuration from what is remembered of
-// the repository around a directory. It is false where git has to be asked.
-func (r *Repo) recall(cwd string) bool {
-	question, ok := r.question(cwd)
-	if !ok {
-		return false
+// search is what is known of a repository without asking git.
+type search struct {
+	question, top, dir, prefix string
+}
+
+// search looks for the repository around a directory. It is false where only
+// git can tell.
+func (r *Repo) search(cwd string) (s search, ok bool) {
+	real, err := filepath.EvalSymlinks(cwd)
+	if err != nil || !filepath.IsAbs(real) {
+		return s, false
 	}
-	top, dir, prefix, ok := discover(cwd)
-	if !ok {
-		return false
+	if s.question, ok = r.question(real); ok {
+		s.top, s.dir, s.prefix, ok = discover(real)
 	}
-	f, err := os.Open(rememberedName(dir))
+	return s, ok && (s.prefix == "" || !r.ceiling())
+}
+
+// recall sets the location and the configuration from what is remembered of a
+// repository. It is false where git has to be asked.
+func (r *Repo) recall(s search) bool {
+	f, err := os.Open(rememberedName(s.dir))
 	if err != nil {
 		return false
 	}
@@ -63,7 +72,7 @@ func (r *Repo) recall(cwd string) bool {
 	if fi, err := f.Stat(); err != nil || !ours(fi) || json.NewDecoder(f).Decode(&m) != nil {
 		return false
 	}
-	if m.Question != question || m.Top != top || r.ceiling() && prefix != "" || !works(dir, m.Common) {
+	if m.Question != s.question || m.Top != s.top || !works(s.dir, m.Common) {
 		return false
 	}
 	for _, w := range m.Files {
@@ -72,27 +81,22 @@ func (r *Repo) recall(cwd string) bool {
 		}
 	}
 	r.Config, _ = parseListing(m.Listing)
-	r.Top, r.Dir, r.CommonDir, r.Prefix, r.ObjectFormat = top, dir, m.Common, prefix, "sha1"
+	r.Top, r.Dir, r.CommonDir, r.Prefix, r.ObjectFormat = s.top, s.dir, m.Common, s.prefix, "sha1"
 	r.Shallow = isShallow(m.Common)
 	Trace("git config: as it was")
 	return true
 }
 
 // remember keeps what git said, where that can be known to hold the next time.
-func (r *Repo) remember(cwd string, listing []byte, asked time.Time) {
-	question, ok := r.question(cwd)
-	if !ok {
+func (r *Repo) remember(s search, settings []setting, asked time.Time) {
+	if s.top != r.Top || s.dir != r.Dir || !works(s.dir, r.CommonDir) {
 		return
 	}
-	top, dir, _, ok := discover(cwd)
-	if !ok || top != r.Top || dir != r.Dir || !works(dir, r.CommonDir) {
+	paths, ok := r.sources(settings)
+	if !ok || !certain(s.top) || !certain(r.CommonDir) {
 		return
 	}
-	paths, ok := r.sources(listing)
-	if !ok || !certain(top) || !certain(r.CommonDir) {
-		return
-	}
-	m := remembered{Question: question, Top: top, Common: r.CommonDir, Listing: kept(listing)}
+	m := remembered{Question: s.question, Top: s.top, Common: r.CommonDir, Listing: kept(settings)}
 	for _, path := range paths {
 		w := witness{Path: path}
 		switch fi, err := os.Stat(path); {
@@ -102,7 +106,7 @@ func (r *Repo) remember(cwd string, listing []byte, asked time.Time) {
 				return // it may change again and look the same
 			}
 			w.Was = &now
-		case !absent(err):
+		case !Missing(err):
 			return
 		}
 		m.Files = append(m.Files, w)
@@ -112,7 +116,7 @@ func (r *Repo) remember(cwd string, listing []byte, asked time.Time) {
 		return
 	}
 	// Of a directory that nobody has saved in nothing is kept.
-	file := rememberedName(dir)
+	file := rememberedName(s.dir)
 	temporary := fmt.Sprintf("%s.%d", file, os.Getpid())
 	if os.WriteFile(temporary, data, 0o600) != nil || os.Rename(temporary, file) != nil {
 		os.Remove(temporary)
@@ -121,6 +125,7 @@ func (r *Repo) remember(cwd string, listing []byte, asked time.Time) {
 
 // question stands for what of the environment decides about the answer. It is
 // false where the environment says where the repository is, or holds settings.
+// cwd has no links in it.
 func (r *Repo) question(cwd string) (string, bool) {
 	if !recalls {
 		return "", false
@@ -139,7 +144,7 @@ func (r *Repo) question(cwd string) (string, bool) {
 			about = append(about, kv)
 		case "PWD":
 			// By another name of the directory git finds other conditions met.
-			if real, err := filepath.EvalSymlinks(cwd); err != nil || value != real {
+			if value != cwd {
 				about = append(about, kv)
 			}
 		default:
@@ -179,12 +184,9 @@ func (r *Repo) ceiling() bool {
 }
 
 // discover looks for a repository as git does, from a directory upwards. It
-// is false where that is not all there is to it: then git is asked.
+// is false where that is not all there is to it: then git is asked. cwd has no
+// links in it.
 func discover(cwd string) (top, dir, prefix string, ok bool) {
-	cwd, err := filepath.EvalSymlinks(cwd)
-	if err != nil || !filepath.IsAbs(cwd) {
-		return "", "", "", false
-	}
 	device := func(path string) (uint64, bool) {
 		fi, err := os.Lstat(path)
 		if err != nil || !ours(fi) {
@@ -208,11 +210,12 @@ func discover(cwd string) (top, dir, prefix string, ok bool) {
 		parent := filepath.Dir(top)
 		_, bare := os.Lstat(filepath.Join(top, "HEAD"))
 		dev, ok := device(parent)
-		if !absent(err) || !absent(bare) || parent == top || !ok || dev != first {
+		if !Missing(err) || !Missing(bare) || parent == top || !ok || dev != first {
 			return "", "", "", false
 		}
 	}
-	if prefix, err = filepath.Rel(top, cwd); err != nil {
+	prefix, err := filepath.Rel(top, cwd)
+	if err != nil {
 		return "", "", "", false
 	}
 	if prefix = filepath.ToSlash(prefix) + "/"; prefix == "./" {
@@ -272,8 +275,7 @@ func works(dir, common string) bool {
 
 // sources are all files that the configuration came from, and those that
 // would have a part in it if they were there.
-func (r *Repo) sources(listing []byte) ([]string, bool) {
-	config, origins := parseListing(listing)
+func (r *Repo) sources(settings []setting) ([]string, bool) {
 	paths := []string{
 		"/etc/gitconfig", filepath.Join(r.CommonDir, "config"), filepath.Join(r.Dir, "config.worktree"),
 		filepath.Join(r.Dir, "commondir"), filepath.Join(r.Dir, "gitdir"),
@@ -302,7 +304,7 @@ func (r *Repo) sources(listing []byte) ([]string, bool) {
 			}
 		}
 	}
-	for _, origin := range origins {
+	for _, origin := range settings {
 		// git quotes what it must, and then a path is not what it seems.
 		file, ok := strings.CutPrefix(origin.from, "file:")
 		if !ok && origin.from != "command line:" || strings.HasPrefix(file, `"`) {
@@ -332,8 +334,7 @@ func (r *Repo) sources(listing []byte) ([]string, bool) {
 	}
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
-	_, format := config.Get("extensions.objectformat")
-	return paths, !format && !slices.ContainsFunc(paths, func(path string) bool { return !certain(path) })
+	return paths, !slices.ContainsFunc(paths, func(path string) bool { return !certain(path) })
 }
 
 // certain says whether a path leads to the same file wherever we are, and can
@@ -354,9 +355,8 @@ func absolute(dir, path string) string {
 var sections = []string{"author", "branch", "checkpoint", "committer", "core", "extensions", "filter", "hook", "remote", "user"}
 
 // kept is the part of a listing that is remembered.
-func kept(listing []byte) []byte {
+func kept(settings []setting) []byte {
 	var data []byte
-	_, settings := parseListing(listing)
 	for _, s := range settings {
 		section, _, _ := strings.Cut(s.key, ".")
 		if !slices.Contains(sections, section) {
@@ -378,10 +378,7 @@ func kept(listing []byte) []byte {
 func (w *witness) holds() bool {
 	fi, err := os.Stat(w.Path)
 	if err != nil {
-		return w.Was == nil && absent(err)
+		return w.Was == nil && Missing(err)
 	}
 	return w.Was != nil && *w.Was == identify(fi)
 }
-
-// absent says whether an error is that there is no such file.
-func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || isNotDirectory(err) }

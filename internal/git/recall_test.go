@@ -46,13 +46,13 @@ func TestRememberedIsWhatGitSays(t *testing.T) {
 				return // and nothing was remembered
 			}
 			again := &Repo{env: asked.env[:len(cleanEnvironment(environ, p.dir))], settings: baseArguments()}
-			if got, want := again.recall(p.dir), slices.Contains(recalled, p.name); got != want {
+			if got, want := again.recalls(p.dir), slices.Contains(recalled, p.name); got != want {
 				t.Fatalf("recalled: %t", got)
 			} else if !got {
 				return
 			}
 			fresh := &Repo{env: again.env, settings: baseArguments()}
-			if err := fresh.ask(t.Context(), p.dir); err != nil {
+			if _, _, err := fresh.ask(t.Context(), p.dir); err != nil {
 				t.Fatal(err)
 			}
 			for key, values := range fresh.Config {
@@ -164,7 +164,7 @@ func TestNothingStaleIsRemembered(t *testing.T) {
 			}
 			changes[names[i]](w)
 			r := &Repo{env: cleanEnvironment(*w.environ, sub), settings: baseArguments()}
-			if got, want := r.recall(sub), slices.Contains(same, names[i]); got != want {
+			if got, want := r.recalls(sub), slices.Contains(same, names[i]); got != want {
 				t.Errorf("recalled: %t", got)
 			}
 		})
@@ -261,7 +261,8 @@ func TestRememberedSections(t *testing.T) {
 	for _, setting := range []string{"user.name\nA", "core.bare", "remote.a.url\n", "remote.a.push\nx", "hook.b.command\n"} {
 		want += "file:.git/config\x00" + setting + "\x00"
 	}
-	if got := string(kept([]byte(listing))); got != want {
+	_, settings := parseListing([]byte(listing))
+	if got := string(kept(settings)); got != want {
 		t.Errorf("remembered: %q, not %q", got, want)
 	}
 }
@@ -285,4 +286,10 @@ func baseArguments() []string {
 		list = append(list, "-c", s)
 	}
 	return list
+}
+
+// recalls says whether what is remembered of a place is enough.
+func (r *Repo) recalls(cwd string) bool {
+	s, ok := r.search(cwd)
+	return ok && r.recall(s)
 }

@@ -272,6 +272,9 @@ func (v *View) SkipWorktree(i int) bool { return v.extended(i)&flagSkipWorktree 
 // IntentToAdd says whether the entry has that flag.
 func (v *View) IntentToAdd(i int) bool { return v.extended(i)&flagIntentToAdd != 0 }
 
+// Plain says that no entry is in conflict or has any flag.
+func (v *View) Plain() bool { return !v.Special && !v.Assumed }
+
 // AssumeUnchanged says whether the entry has that flag.
 func (v *View) AssumeUnchanged(i int) bool { return v.flags(i)&flagAssumeUnchanged != 0 }
 
@@ -424,22 +427,15 @@ func (v *View) Splice(edits []Edit) (data []byte, at []int) {
 }
 
 // Unmark takes the flag assume-unchanged from the entries of what Splice made.
-func Unmark(data []byte) {
-	at := headerSize
-	for range binary.BigEndian.Uint32(data[8:]) {
-		flags := binary.BigEndian.Uint16(data[at+entrySize-2:])
-		binary.BigEndian.PutUint16(data[at+entrySize-2:], flags&^flagAssumeUnchanged)
-		size := entrySize
-		if flags&flagExtended != 0 {
-			size += 2
-		}
-		if n := int(flags & flagNameMask); n < flagNameMask {
-			size += n
-		} else {
-			size += bytes.IndexByte(data[at+size:], 0)
-		}
-		at += size + padding(size)
+func Unmark(data []byte) error {
+	v, err := NewView(data, true)
+	if err != nil {
+		return err
 	}
+	for i, at := range v.offsets {
+		binary.BigEndian.PutUint16(data[at+entrySize-2:], v.flags(i)&^flagAssumeUnchanged)
+	}
+	return nil
 }
 
 // entries are the bytes of some entries.

@@ -87,7 +87,9 @@ func TestSpliceIsEncode(t *testing.T) {
 	}
 	unmarked, _ := v.Splice([]Edit{edit("0"), gone, flagged, absent})
 	want.Entries[2].AssumeUnchanged = false
-	Unmark(unmarked)
+	if err := Unmark(unmarked); err != nil {
+		t.Fatal(err)
+	}
 	if unmarked, err = Seal(unmarked, nil, nil); err != nil || !bytes.Equal(unmarked, encode(t, want, 20)) {
 		t.Errorf("Unmark left %q, %v", unmarked, err)
 	}

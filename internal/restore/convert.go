@@ -71,9 +71,7 @@ func (p *Plan) plainFiles(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-func isAttributes(name string) bool {
-	return strings.HasSuffix(name, ".gitattributes") && path.Base(name) == ".gitattributes"
-}
+func isAttributes(name string) bool { return snapshot.Named(name, ".gitattributes") }
 
 // convertsOnDisk looks at attributes that no index and no snapshot has, such
 // as ignored ones, for the files that will be replaced or deleted.

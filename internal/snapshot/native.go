@@ -266,7 +266,7 @@ func readKept(file string) (v *index.View, unmap func(), err error) {
 func (t *native) standIn() (err error) {
 	t.cached, t.settled = false, false
 	t.base = t.user
-	if !t.user.Special && !t.user.Assumed {
+	if t.user.Plain() {
 		return nil
 	}
 	var special []index.Edit

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -426,7 +425,7 @@ func (t *native) finish() error {
 	})
 	t.out.named = func(name string) (ids []string, err error) {
 		for i := range t.user.Len() {
-			if p := t.user.Path(i); bytes.HasSuffix(p, []byte(name)) && path.Base(string(p)) == name {
+			if p := t.user.Path(i); bytes.HasSuffix(p, []byte(name)) && Named(string(p), name) {
 				ids = append(ids, hex.EncodeToString(t.user.ID(i)))
 			}
 		}
@@ -470,7 +469,7 @@ func (t *native) keepNative(key string) error {
 
 // indexTree is IndexTree, which it leaves out where it is known what comes of it.
 func (t *native) indexTree(op *Operation, headTree string, repo *git.Repo, store object.Store) (string, error) {
-	plain := op.Kind == "" && len(op.Files) == 0 && !t.user.Special && !t.user.Assumed
+	plain := op.Kind == "" && len(op.Files) == 0 && t.user.Plain()
 	if plain {
 		if root := hex.EncodeToString(t.user.Root()); root == headTree {
 			return "", nil
@@ -544,8 +543,10 @@ func (t *native) reindexed(edits []index.Edit, differs func(path, id string) boo
 		return nil, "", failed("write the index", err)
 	}
 	data, _ = t.after.Splice(edits)
-	if t.after.Assumed {
-		index.Unmark(data) // what that says is ours; see private
+	if t.after.Assumed { // what that says is ours; see private
+		if err := index.Unmark(data); err != nil {
+			return nil, "", failed("write the index", err)
+		}
 	}
 	if data, err = index.Seal(data, root, nil); err != nil {
 		return nil, "", failed("write the index", err)

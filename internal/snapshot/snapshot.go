@@ -95,6 +95,9 @@ func (s *Snapshot) IndexTree(op *Operation, headTree string, repo *git.Repo, sto
 // User is the user's index as the snapshot saw it. Call it before Discard.
 func (s *Snapshot) User() (*index.Index, error) { return s.user() }
 
+// Named says whether a path is that of a file of a name, in whatever directory.
+func Named(p, name string) bool { return strings.HasSuffix(p, name) && path.Base(p) == name }
+
 // UserNamed lists the ids of the files of a name, in whatever directory, that
 // are in the user's index. Call it before Discard.
 func (s *Snapshot) UserNamed(name string) ([]string, error) {
@@ -107,7 +110,7 @@ func (s *Snapshot) UserNamed(name string) ([]string, error) {
 	}
 	var ids []string
 	for i := range x.Entries {
-		if e := &x.Entries[i]; strings.HasSuffix(e.Path, name) && path.Base(e.Path) == name {
+		if e := &x.Entries[i]; Named(e.Path, name) {
 			ids = append(ids, e.ID)
 		}
 	}
@@ -231,7 +234,7 @@ func (l *Lstat) Get(path string) (fs.FileInfo, error) {
 	}
 	fi, err := os.Lstat(filepath.Join(l.top, filepath.FromSlash(path)))
 	if err != nil {
-		if missing(err) {
+		if git.Missing(err) {
 			return nil, nil
 		}
 		return nil, fault.New(fault.Fatal, "io", "look at '%s': %w", path, err)

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/ignore"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
 )
@@ -130,7 +131,6 @@ type worker struct {
 	*walk
 	*folder
 	own     []visit // what it is to visit itself, unless another has nothing to do
-	active  bool
 	changes []change
 	skips   []Skip
 	dirs    []dirState
@@ -199,7 +199,7 @@ func (w *worker) work() {
 		if took := time.Since(begun); took > slow*time.Duration(10+len(w.entries)) && w.waited.Load() < again && w.waitsForDisk() && w.waited.Add(1) == again {
 			w.staff(many)
 		}
-		if len(w.own) >= queue && w.alone() {
+		if len(w.own) >= queue {
 			w.staff(max(2, min(runtime.GOMAXPROCS(0), many)))
 		}
 	}
@@ -218,10 +218,7 @@ func (w *worker) next() (v visit, ok bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.active {
-		w.busy--
-		w.active = false
-	}
+	w.busy-- // see hire
 	for len(w.stack) == 0 && w.busy > 0 && w.err == nil {
 		w.idle.Add(1)
 		w.wake.Wait()
@@ -234,7 +231,6 @@ func (w *worker) next() (v visit, ok bool) {
 	}
 	v, w.stack = w.stack[n], w.stack[:n]
 	w.busy++
-	w.active = true
 	return v, true
 }
 
@@ -274,13 +270,6 @@ func (w *worker) push(v visit) {
 	w.own = append(w.own, v)
 }
 
-// alone says whether there is but one worker.
-func (w *walk) alone() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.workers) == 1
-}
-
 // staff sees to it that there are as many workers.
 func (w *walk) staff(count int) {
 	for range count {
@@ -299,6 +288,7 @@ func (w *walk) hire(count int) *worker {
 	}
 	worker := &worker{walk: w}
 	w.workers = append(w.workers, worker)
+	w.busy++ // until it finds out that it has nothing to do yet
 	return worker
 }
 
@@ -712,7 +702,7 @@ func (w *worker) vanished(user, cache span, shadowed bool) error {
 func (w *worker) beyond(user span) error {
 	for u := user.lo; u < user.hi; u++ {
 		path := string(w.user.Path(u))
-		if _, err := os.Lstat(diskPath(w.root, path)); err != nil && !missing(err) {
+		if _, err := os.Lstat(diskPath(w.root, path)); err != nil && !git.Missing(err) {
 			return asidef("look at '%s': %v", path, err)
 		}
 	}

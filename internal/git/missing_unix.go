@@ -1,6 +1,6 @@
 //go:build unix
 
-package snapshot
+package git
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// missing says whether a path is not there; beneath a file is not there either.
-func missing(err error) bool {
+// Missing says whether a path is not there; beneath a file is not there either.
+func Missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package git
-
-func isNotDirectory(error) bool { return false }
