@@ -294,7 +294,7 @@ func (w *work) merge(ctx context.Context, untracked []string) (files *index.Inde
 		if err != nil {
 			return nil, nil, err
 		}
-		if !tracked[p] && fi != nil && !fi.IsDir() && !w.inRepository(p) {
+		if !tracked[p] && fi != nil && !fi.IsDir() && !inRepository(w.repo, p, w.below) {
 			force[p] = true
 			untracked = append(untracked, p)
 		}
@@ -331,14 +331,10 @@ func (w *work) merge(ctx context.Context, untracked []string) (files *index.Inde
 	return files, added, nil
 }
 
-// inRepository says whether a path is in a repository inside the working tree.
-func (w *work) inRepository(p string) bool {
-	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-		if is, err := isRepository(DiskPath(w.repo, dir)); is || err != nil {
-			return true
-		}
-	}
-	return false
+// below says whether the user's index has paths with a prefix.
+func (w *work) below(prefix string) bool {
+	i, _ := slices.BinarySearchFunc(w.user.Entries, prefix, func(e index.Entry, p string) int { return strings.Compare(e.Path, p) })
+	return i < len(w.user.Entries) && strings.HasPrefix(w.user.Entries[i].Path, prefix)
 }
 
 // dropShadowed removes entries below a path that is an entry itself, which an

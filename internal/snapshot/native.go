@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -482,6 +483,13 @@ func (t *native) addForced() error {
 
 // inNested says whether a path is in a repository inside the working tree.
 func (t *native) inNested(p string, at map[string]int) bool {
+	tracked := func(dir string) bool {
+		i := t.user.Search(0, []byte(dir))
+		return i < t.user.Len() && bytes.HasPrefix(t.user.Path(i), []byte(dir))
+	}
+	if inRepository(t.repo, p, tracked) {
+		return true
+	}
 	for i := strings.LastIndexByte(p, '/'); i > 0; i = strings.LastIndexByte(p[:i], '/') {
 		dir := p[:i]
 		if i, ok := at[dir]; ok {

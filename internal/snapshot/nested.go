@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -28,6 +29,18 @@ func isRepository(dir string) (bool, error) {
 		return place != "" && isGitDir(place), nil
 	}
 	return isGitDir(dotGit), nil
+}
+
+// inRepository says whether a path is in a repository inside the working tree,
+// into which git does not look. It does where tracked files are in it: tracked
+// says whether the user's index has paths with a prefix.
+func inRepository(repo *git.Repo, p string, tracked func(prefix string) bool) bool {
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if is, err := isRepository(DiskPath(repo, dir)); (is || err != nil) && !tracked(dir+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // readGitFile returns the place that a file ".git" names, "" if it names none.

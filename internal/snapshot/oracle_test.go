@@ -123,6 +123,12 @@ func TestTakersAgreeOnCases(t *testing.T) {
 		"an ignored repository without a commit in the place of a file, in a directory that is not read again": {steps: []string{
 			`mkdir a; echo 1 >a/f; echo 1 >a/g; git add .; echo '*' >.git/info/exclude; rm a/f; git init -q a/f; sleep 1.1`, `true`, `true`,
 		}},
+		"what is asked for in an ignored repository": {Options{Force: []string{"a/f"}}, []string{
+			`echo a >.gitignore; git init -q a; git -C a -c user.name=a -c user.email=a commit -q --allow-empty -m 1; echo 1 >a/f`,
+		}},
+		"what is asked for in an ignored repository that is looked into": {Options{Force: []string{"a/g"}}, []string{
+			`mkdir a; echo 1 >a/f; git add .; echo a >.gitignore; git init -q a; git -C a -c user.name=a -c user.email=a commit -q --allow-empty -m 1; echo 1 >a/g`,
+		}},
 		"a repository that is looked into for a tracked file that is gone": {Options{Exclude: []string{"no"}}, []string{
 			`mkdir a; echo 1 >a/f; git add .; rm a/f; git init -q a; git -C a -c user.name=a -c user.email=a commit -q --allow-empty -m 1; echo 2 >a/g`,
 		}},
