@@ -329,6 +329,13 @@ func (v *View) Below(from, end int, prefix []byte) int {
 	return lo
 }
 
+// Holds says whether there are entries below a path, as a directory, from from
+// on and before end.
+func (v *View) Holds(from, end int, path []byte) bool {
+	i := v.Search(from, append(path[:len(path):len(path)], '/'))
+	return i < end && len(v.Path(i)) > len(path) && bytes.HasPrefix(v.Path(i), path) && v.Path(i)[len(path)] == '/'
+}
+
 // CacheTree takes the cache tree apart; nil if there is none or it is damaged.
 func (v *View) CacheTree() *CacheTree {
 	if v.tree == nil {

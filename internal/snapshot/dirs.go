@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -50,33 +51,78 @@ func encodeDirs(rules [32]byte, dirs []dirState) []byte {
 	return data
 }
 
-// decodeDirs reads what encodeDirs made, if it was made with the same rules.
-func decodeDirs(data []byte, rules [32]byte) map[string]dirState {
-	if len(data) < 32 || string(data[:32]) != string(rules[:]) {
-		return nil
+// dirTable reads the directories that encodeDirs wrote where they lie: there
+// may be thousands, of which the walk asks for each once.
+type dirTable struct {
+	data []byte
+	at   []uint32 // where each begins
+}
+
+// decodeDirs looks through what encodeDirs made, if it was made with the same
+// rules; else there are none.
+func decodeDirs(data []byte, rules [32]byte) (t dirTable) {
+	if len(data) < 32 || string(data[:32]) != string(rules[:]) || uint64(len(data)) > 1<<32-1 {
+		return t
 	}
-	dirs := map[string]dirState{}
-	for data = data[32:]; len(data) > 0; {
-		n, size := binary.Uvarint(data)
-		if size <= 0 || n > uint64(len(data)-size) {
-			return nil
+	t.data, t.at = data, make([]uint32, 0, len(data)/64)
+	var before []byte
+	for at := 32; at < len(data); {
+		path, rest := cutPath(data[at:])
+		if len(rest) < 8*len(dirTimes{}) || len(t.at) > 0 && bytes.Compare(before, path) >= 0 {
+			return dirTable{}
 		}
-		d := dirState{path: string(data[size : size+int(n)])}
-		if data = data[size+int(n):]; len(data) < 48 {
-			return nil
-		}
-		for i := range d.times {
-			d.times[i] = binary.BigEndian.Uint64(data[8*i:])
-		}
-		subs, size := binary.Uvarint(data[48:])
+		_, size := binary.Uvarint(rest[8*len(dirTimes{}):])
 		if size <= 0 {
-			return nil
+			return dirTable{}
 		}
-		d.subs = int(subs)
-		data = data[48+size:]
-		dirs[d.path] = d
+		t.at, before = append(t.at, uint32(at)), path
+		at = len(data) - len(rest) + 8*len(dirTimes{}) + size
 	}
-	return dirs
+	return t
+}
+
+// cutPath takes a path with its length before it off; rest is nil if there is none.
+func cutPath(data []byte) (path, rest []byte) {
+	n, size := binary.Uvarint(data)
+	if size <= 0 || n > uint64(len(data)-size) {
+		return nil, nil
+	}
+	return data[size : size+int(n)], data[size+int(n):]
+}
+
+// get returns a directory.
+func (t *dirTable) get(i int) (d dirState) {
+	path, _ := cutPath(t.data[t.at[i]:])
+	d.path = string(path)
+	d.times, d.subs = t.state(i)
+	return d
+}
+
+// state is what is known of a directory.
+func (t *dirTable) state(i int) (times dirTimes, subs int) {
+	_, data := cutPath(t.data[t.at[i]:])
+	for i := range times {
+		times[i] = binary.BigEndian.Uint64(data[8*i:])
+	}
+	n, _ := binary.Uvarint(data[8*len(times):])
+	return times, int(n)
+}
+
+// find returns the number of a directory, -1 if it is not known.
+func (t *dirTable) find(path string) int {
+	i, found := slices.BinarySearchFunc(t.at, path, func(at uint32, path string) int {
+		switch p, _ := cutPath(t.data[at:]); {
+		case string(p) < path:
+			return -1
+		case string(p) == path:
+			return 0
+		}
+		return 1
+	})
+	if !found {
+		return -1
+	}
+	return i
 }
 
 // digestRules stands for the ignore rules that are in no file of the tree.
@@ -93,11 +139,12 @@ func digestRules(o *Options, files [][]byte) (sum [32]byte) {
 // keepDirs decides which directories are kept: those that are certain, and
 // none where ignore rules are in files that no snapshot has.
 func (t *native) keepDirs(w *walk) {
-	t.states = nil
+	t.same, t.states = nil, nil
 	if w.stray.Load() || t.o.Omit != nil || t.o.Force != nil || t.start == 0 {
 		return
 	}
 	for _, worker := range w.workers {
+		t.same = append(t.same, worker.same...)
 		for _, d := range worker.dirs {
 			if d.times.before(t.start) {
 				t.states = append(t.states, d)
@@ -109,14 +156,26 @@ func (t *native) keepDirs(w *walk) {
 // manyNew says whether so many of the directories to keep are not known yet
 // that the private index is worth writing for them alone.
 func (t *native) manyNew() bool {
-	t.states = slices.DeleteFunc(t.states, func(d dirState) bool { return t.unsettled[d.path] })
+	if len(t.unsettled) > 0 {
+		t.states = slices.DeleteFunc(t.states, func(d dirState) bool { return t.unsettled[d.path] })
+		t.same = slices.DeleteFunc(t.same, func(i int32) bool { return t.unsettled[t.known.get(int(i)).path] })
+	}
 	news := 0
 	for _, d := range t.states {
-		if t.known[d.path] != d {
+		if i := t.known.find(d.path); i < 0 || t.known.get(i) != d {
 			news++
 		}
 	}
-	return news > 10+len(t.states)/10
+	return news > 10+(len(t.states)+len(t.same))/10
+}
+
+// dirsToKeep are all of them, as encodeDirs has them.
+func (t *native) dirsToKeep() []byte {
+	list := slices.Grow(t.states, len(t.same))
+	for _, i := range t.same {
+		list = append(list, t.known.get(int(i)))
+	}
+	return encodeDirs(t.rules, list)
 }
 
 // unsettle lets the directory of a path be read the next time.

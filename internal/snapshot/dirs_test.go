@@ -17,27 +17,33 @@ func FuzzDirs(f *testing.F) {
 	f.Add(rules[:])
 	f.Add(append(rules[:], 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1)) // a length that is none
 	f.Add([]byte("too short"))
+	all := func(data []byte, rules [32]byte) map[string]dirState {
+		t := decodeDirs(data, rules)
+		list := map[string]dirState{}
+		for i := range t.at {
+			d := t.get(i)
+			list[d.path] = d
+			if t.find(d.path) != i || t.find(d.path+"\x00") >= 0 && t.find(d.path+"\x00") != i+1 {
+				f.Fatalf("%q is not found", d.path)
+			}
+		}
+		return list
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var rules [32]byte
 		copy(rules[:], data)
-		read := decodeDirs(data, rules)
-		for path, d := range read {
-			if d.path != path {
-				t.Fatalf("%q is at %q", d.path, path)
-			}
-		}
+		read := all(data, rules)
 		written := encodeDirs(rules, slices.Collect(maps.Values(read)))
-		again := decodeDirs(written, rules)
-		if len(read) != len(again) || len(read) > 0 && !maps.Equal(read, again) {
+		if again := all(written, rules); !maps.Equal(read, again) {
 			t.Fatalf("read %v, then %v", read, again)
 		}
 		rules[31]++
-		if got := decodeDirs(data, rules); got != nil {
+		if got := all(data, rules); len(got) > 0 {
 			t.Fatalf("read with other rules: %v", got)
 		}
 		rules[31]--
 		for n := range len(written) {
-			for path, d := range decodeDirs(written[:n], rules) {
+			for path, d := range all(written[:n], rules) {
 				if d != read[path] {
 					t.Fatalf("read from the first %d bytes: %v", n, d)
 				}

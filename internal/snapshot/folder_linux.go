@@ -16,8 +16,11 @@ import (
 // os.Lstat take twice the time, most of it for what they allocate. It is used
 // for one directory after the other.
 type folder struct {
-	top     int // the working tree
-	fd      int
+	top     int    // the working tree
+	fd      int    // the directory, -1 as long as it was not opened
+	name    []byte // its path, with '/' at the end, and room for a name in it
+	path    int    // the length of the path
+	asked   int    // how often it was looked into by paths
 	entries []dirent
 	buf     []byte
 	st      unix.Stat_t
@@ -25,6 +28,10 @@ type folder struct {
 	keeps   bool // see times
 	waits   bool // the disk lets us wait; see fstatat
 }
+
+// byPath is for how many names in a directory it is not opened: up to about
+// there, to open and close it takes longer than to find it for each of them.
+const byPath = 8
 
 // newFolder opens the working tree.
 func newFolder(top string) (*folder, error) {
@@ -50,30 +57,48 @@ func (f *folder) close() {
 
 func (f *folder) leave() {
 	if f.fd >= 0 {
-		unix.Close(f.fd)
+		closeDir(f.fd, f.waits)
 		f.fd = -1
 	}
 }
 
-// enter opens a directory of the working tree, "" for its top, and ends the one before.
-func (f *folder) enter(path string) (err error) {
+// enter makes a directory of the working tree, "" for its top, else with '/' at
+// the end, the one that is looked at.
+func (f *folder) enter(path string) {
 	f.leave()
-	f.entries = f.entries[:0]
-	if path == "" {
-		path = "."
+	f.entries, f.asked = f.entries[:0], 0
+	f.name, f.path = append(f.name[:0], path...), len(path)
+}
+
+// self is the path of the directory itself, for a system call.
+func (f *folder) self() *byte {
+	if f.path == 0 {
+		f.name = append(f.name[:0], '.', 0)
+	} else {
+		f.name = append(f.name[:f.path-1], 0)
 	}
-	for {
-		f.fd, err = unix.Openat(f.top, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	return &f.name[0]
+}
+
+// open opens the directory, unless it is.
+func (f *folder) open() (err error) {
+	for f.fd < 0 {
+		f.fd, err = openat(f.top, f.self(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, f.waits)
+		if err == nil {
+			break
+		}
+		f.fd = -1
 		if err != unix.EINTR {
 			return err
 		}
 	}
+	return nil
 }
 
 // times are those of the directory. They tell whether names have come or gone
 // since, on the file systems of which that is known; ok is false on others.
 func (f *folder) times() (t dirTimes, ok bool) {
-	if !f.keeps || unix.Fstat(f.fd, &f.st) != nil {
+	if !f.keeps || fstatat(f.top, f.self(), &f.st, f.waits) != nil || f.st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return t, false
 	}
 	st := &f.st
@@ -82,6 +107,9 @@ func (f *folder) times() (t dirTimes, ok bool) {
 
 // list fills entries, in no order. Their names are good until the next enter.
 func (f *folder) list() error {
+	if err := f.open(); err != nil {
+		return err
+	}
 	buf := f.buf
 	for {
 		if len(buf) < 8<<10 {
@@ -137,16 +165,26 @@ func kindOfDirent(t byte) kind {
 	return kindOther
 }
 
-// stat looks at a name that list found in the directory. The result is good
+// stat looks at a name in the directory, with a NUL behind it. The result is good
 // until the next one.
 func (f *folder) stat(name []byte) (*fileStat, error) {
-	var err error
-	for {
-		// The name is followed by a NUL where getdents64(2) put it.
-		err = fstatat(f.fd, &name[0], &f.st, f.waits)
-		if err != unix.EINTR {
-			break
+	dir, path := f.fd, &name[0] // followed by a NUL, where getdents64(2) or an index put it
+	if f.fd < 0 && f.asked < byPath {
+		f.asked++
+		if f.path > 0 {
+			f.name[f.path-1] = '/'
 		}
+		f.name = append(append(f.name[:f.path], name...), 0)
+		dir, path = f.top, &f.name[0]
+	} else if f.fd < 0 {
+		if err := f.open(); err != nil {
+			return nil, err
+		}
+		dir = f.fd
+	}
+	err := fstatat(dir, path, &f.st, f.waits)
+	for err == unix.EINTR {
+		err = fstatat(dir, path, &f.st, f.waits)
 	}
 	if err != nil {
 		return nil, err

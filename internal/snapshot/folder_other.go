@@ -3,6 +3,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -26,14 +27,10 @@ func newFolder(top string) (*folder, error) { return &folder{top: top}, nil }
 
 func (f *folder) close() {}
 
-// enter opens a directory of the working tree, "" for its top, and ends the one before.
-func (f *folder) enter(path string) error {
+// enter makes a directory of the working tree, "" for its top, else with '/' at
+// the end, the one that is looked at.
+func (f *folder) enter(path string) {
 	f.path, f.entries = filepath.Join(f.top, filepath.FromSlash(path)), f.entries[:0]
-	fi, err := os.Lstat(f.path)
-	if err == nil && !fi.IsDir() {
-		return syscall.ENOTDIR
-	}
-	return err
 }
 
 // times are those of the directory, where they can tell whether names have
@@ -42,6 +39,9 @@ func (f *folder) times() (t dirTimes, ok bool) { return t, false }
 
 // list fills entries, in no order.
 func (f *folder) list() error {
+	if fi, err := os.Lstat(f.path); err != nil || !fi.IsDir() {
+		return cmp.Or(err, error(syscall.ENOTDIR))
+	}
 	list, err := os.ReadDir(f.path)
 	for _, e := range list {
 		d := dirent{name: []byte(e.Name()), kind: kindOf(e.Type())}
@@ -62,7 +62,7 @@ func kindOf(mode fs.FileMode) kind {
 	return kindOther
 }
 
-// stat looks at a name that list found in the directory. The result is good
+// stat looks at a name in the directory. The result is good
 // until the next one.
 func (f *folder) stat(name []byte) (*fileStat, error) {
 	fi, err := os.Lstat(filepath.Join(f.path, string(name)))

@@ -18,14 +18,14 @@ func look(repo *git.Repo, files []Expectation) (changed []string, err error) {
 	}
 	defer unix.Close(top)
 	dir, prefix := top, ""
-	defer func() { closeDir(dir, top) }()
+	defer func() { closeBelow(dir, top) }()
 	var odd []Expectation
 	var st unix.Stat_t
 	name := make([]byte, 0, 256)
 	for _, f := range files {
 		end := strings.LastIndexByte(f.Path, '/') + 1
 		if f.Path[:end] != prefix {
-			closeDir(dir, top)
+			closeBelow(dir, top)
 			dir, prefix = openDir(top, f.Path[:end]), f.Path[:end]
 		}
 		name = append(append(name[:0], f.Path[end:]...), 0)
@@ -49,7 +49,7 @@ func openDir(top int, path string) int {
 		var name string
 		name, path, _ = strings.Cut(path, "/")
 		next, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		closeDir(dir, top)
+		closeBelow(dir, top)
 		if err != nil {
 			return -1
 		}
@@ -58,7 +58,7 @@ func openDir(top int, path string) int {
 	return dir
 }
 
-func closeDir(dir, top int) {
+func closeBelow(dir, top int) {
 	if dir >= 0 && dir != top {
 		unix.Close(dir)
 	}

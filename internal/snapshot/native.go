@@ -89,10 +89,11 @@ type native struct {
 	blur  []int // where in data the sizes of racy entries are
 	news  bool  // it is worth keeping
 
-	rules     [32]byte            // stands for the ignore rules that are in no file of the tree
-	known     map[string]dirState // the directories that the private index knows
-	states    []dirState          // those that it is to know
-	unsettled map[string]bool     // not these
+	rules     [32]byte        // stands for the ignore rules that are in no file of the tree
+	known     dirTable        // the directories that the private index knows
+	same      []int32         // those that it is to know as before
+	states    []dirState      // the others that it is to know
+	unsettled map[string]bool // but not these
 }
 
 func (n *Native) take(ctx context.Context, o Options) (*Snapshot, error) {
@@ -327,10 +328,10 @@ func (t *native) look(ctx context.Context) error {
 		return asidef("an ignore pattern for all directories depends on git's version")
 	}
 	w.rules = ignore.NewStack(command, info, global)
-	t.rules, t.known = digestRules(&t.o, files[:]), nil
+	t.rules, t.known = digestRules(&t.o, files[:]), dirTable{}
 	if t.cached && t.o.Omit == nil && t.o.Force == nil && !t.reread {
 		t.known = decodeDirs(t.base.Dirs(), t.rules)
-		w.dirs = t.known
+		w.known = &t.known
 	}
 	var skips []Skip
 	if t.changes, skips, err = w.run(); err != nil {

@@ -455,7 +455,7 @@ func (t *native) keepNative(key string) error {
 	if t.tree == nil {
 		t.tree = t.base.CacheTree()
 	}
-	data, err := index.Seal(t.data, t.tree, encodeDirs(t.rules, t.states))
+	data, err := index.Seal(t.data, t.tree, t.dirsToKeep())
 	if err != nil {
 		return failed("keep the private index", err)
 	}

@@ -79,10 +79,10 @@ type walk struct {
 	emptyBlob   []byte
 	head        func(dir string, tracked bool) (string, error) // the commit of a nested repository
 
-	dirs   map[string]dirState // whose names need not be read while their times are the same
-	dev    atomic.Uint64       // of the top
-	unread atomic.Int32        // how many were not
-	stray  atomic.Bool         // ignore rules are in files that are no part of the snapshot
+	known  *dirTable     // directories whose names need not be read while their times are the same; nil if there are none
+	dev    atomic.Uint64 // of the top
+	unread atomic.Int32  // how many were not
+	stray  atomic.Bool   // ignore rules are in files that are no part of the snapshot
 
 	mu      sync.Mutex
 	wake    sync.Cond
@@ -112,13 +112,17 @@ type visit struct {
 	was       int  // the private index's entry of the directory's own path, -1
 }
 
-// place is a directory and the ignore rules that hold in it.
+// place is a directory.
 type place struct {
 	parent *place
-	path   string // from the top, with '/' at the end; empty at the top
+	path   string                // from the top, with '/' at the end; empty at the top
+	rules  atomic.Pointer[rules] // of most directories nobody asks for them
+}
 
+// rules are the ignore rules that hold in a directory.
+type rules struct {
 	read    sync.Once
-	rules   *ignore.Stack // with its own .gitignore
+	stack   *ignore.Stack // with its own .gitignore
 	readErr error
 
 	judged   sync.Once
@@ -133,9 +137,10 @@ type worker struct {
 	own     []visit // what it is to visit itself, unless another has nothing to do
 	changes []change
 	skips   []Skip
-	dirs    []dirState
-	pushed  int  // by the visit under way: directories to be looked at
-	probed  bool // or where there may be a repository that is to be named
+	same    []int32    // directories that are as they are known
+	dirs    []dirState // others
+	pushed  int        // by the visit under way: directories to be looked at
+	probed  bool       // or where there may be a repository that is to be named
 	users   []child
 	caches  []child
 	path    []byte
@@ -295,18 +300,21 @@ func (w *walk) hire(count int) *worker {
 // visit compares one directory.
 func (w *worker) visit(v *visit) error {
 	dir := v.place.path
-	err := w.enter(strings.TrimSuffix(dir, "/"))
+	w.enter(dir)
 	w.pushed, w.probed = 0, false
-	w.caches = children(w.caches[:0], w.cache, v.cache, len(dir))
 	var times dirTimes
 	certain := false
-	if err == nil {
-		times, certain = w.times()
-		if certain = certain && !v.untracked && w.sameDevice(dir, times); !certain || !w.namesKept(dir, times) {
-			err = w.list()
+	if !v.untracked {
+		if times, certain = w.times(); certain {
+			certain = w.sameDevice(dir, times)
+		}
+		if certain {
+			if done, err := w.sameNames(v, times); done || err != nil {
+				return err
+			}
 		}
 	}
-	switch {
+	switch err := w.list(); {
 	case err == nil:
 	case gone(err):
 		w.drop(v.was)
@@ -331,12 +339,13 @@ func (w *worker) visit(v *visit) error {
 	}
 	slices.SortFunc(w.entries, func(a, b dirent) int { return bytes.Compare(a.name, b.name) })
 	w.users = children(w.users[:0], w.user, v.user, len(dir))
+	w.caches = children(w.caches[:0], w.cache, v.cache, len(dir))
 	skipped := len(w.skips)
 	d, u, c := w.entries, w.users, w.caches
 	for len(d)+len(u)+len(c) > 0 {
 		if len(d) > 0 && len(u) > 0 && len(c) > 0 && bytes.Equal(d[0].name, u[0].name) && bytes.Equal(d[0].name, c[0].name) {
 			// Nearly always: the rest is not to slow this down.
-			if !w.asBefore(&d[0], &u[0], &c[0]) {
+			if !w.settled || !single(&d[0], &u[0], &c[0]) || !w.asBefore(d[0].name, c[0].file.lo) {
 				if err := w.compare(v, d[0].name, &d[0], &u[0], &c[0]); err != nil {
 					return err
 				}
@@ -377,49 +386,117 @@ func (w *worker) sameDevice(dir string, times dirTimes) bool {
 	return w.dev.Load() == times[5]
 }
 
-// namesKept gives a directory that was just entered the names that the private
-// index has in it, if there can be no others that count.
-func (w *worker) namesKept(dir string, times dirTimes) bool {
-	known, ok := w.walk.dirs[dir]
-	if !ok || !w.settled || known.times != times {
-		return false
+// sameNames visits a directory that was just entered and that, for all that is
+// known of it, has no other names that count than those that the private index
+// has. Nearly all directories are such ones, as a rule: neither they nor the
+// indexes are made lists of.
+func (w *worker) sameNames(v *visit, times dirTimes) (done bool, err error) {
+	if !w.settled || w.known == nil || w.user.Unmerged {
+		return false, nil
 	}
-	for i := range w.caches {
-		c := &w.caches[i]
+	dir := v.place.path
+	known := w.known.find(dir)
+	if known < 0 {
+		return false, nil
+	}
+	then, subs := w.known.state(known)
+	if then != times {
+		return false, nil
+	}
+	own, changes, skips := len(w.own), len(w.changes), len(w.skips)
+	same, dirs := true, 0
+	for u, c := v.user.lo, v.cache.lo; same && (u < v.user.hi || c < v.cache.hi); {
+		var path []byte
+		order := 0 // as of the cache's path to the user's
 		switch {
-		case !c.below.empty():
-			known.subs--
-			w.entries = append(w.entries, dirent{c.name, kindDir})
-		case w.cache.SkipWorktree(c.file.lo):
-		case w.cache.Mode(c.file.lo) == index.ModeSymlink:
-			w.entries = append(w.entries, dirent{c.name, kindLink})
-		case w.cache.Mode(c.file.lo) == index.ModeGitlink:
-			w.entries = append(w.entries, dirent{c.name, kindDir})
+		case c == v.cache.hi:
+			path, order = w.user.Path(u), 1
+		case u == v.user.hi:
+			path, order = w.cache.Path(c), -1
 		default:
-			w.entries = append(w.entries, dirent{c.name, kindFile})
+			path = w.cache.Path(c)
+			if other := w.user.Path(u); !bytes.Equal(path, other) {
+				if order = bytes.Compare(path, other); order > 0 {
+					path = other
+				}
+			}
+		}
+		name := path[len(dir):]
+		slash := bytes.IndexByte(name, '/')
+		switch {
+		case order == 0 && slash < 0:
+			if !w.asBefore(name, c) {
+				err = w.compare(v, name, w.cached(name, c), &child{name: name, file: span{u, u + 1}}, &child{name: name, file: span{c, c + 1}})
+			}
+			u, c = u+1, c+1
+		case order == 0:
+			below := path[:len(dir)+slash+1]
+			sub := visit{
+				place: w.below(v.place, name[:slash]),
+				user:  span{u, w.user.Below(u, v.user.hi, below)}, cache: span{c, w.cache.Below(c, v.cache.hi, below)}, was: -1,
+			}
+			w.push(sub)
+			dirs++
+			u, c = sub.user.hi, sub.cache.hi
+		case slash >= 0:
+			same = false
+		case order < 0:
+			if same = !w.user.Holds(u, v.user.hi, path); same {
+				err = w.compare(v, name, w.cached(name, c), &nothing, &child{name: name, file: span{c, c + 1}})
+			}
+			c++
+		default:
+			if same = !w.cache.Holds(c, v.cache.hi, path); same {
+				err = w.compare(v, name, nil, &child{name: name, file: span{u, u + 1}}, &nothing)
+			}
+			u++
+		}
+		if err != nil {
+			return false, err
 		}
 	}
-	if known.subs != 0 {
-		w.entries = w.entries[:0]
-		return false
+	if !same || dirs != subs {
+		w.own, w.changes, w.skips = w.own[:own], w.changes[:changes], w.skips[:skips]
+		w.pushed, w.probed = 0, false
+		return false, nil
 	}
 	w.unread.Add(1)
-	return true
+	switch {
+	case len(w.skips) > skips || w.probed:
+	case w.pushed == subs:
+		w.same = append(w.same, int32(known))
+	default:
+		w.dirs = append(w.dirs, dirState{dir, times, w.pushed})
+	}
+	return true, nil
+}
+
+// cached is what a name was when the private index was made; nil if it was absent.
+func (w *worker) cached(name []byte, c int) *dirent {
+	switch {
+	case w.cache.SkipWorktree(c):
+		return nil
+	case w.cache.Mode(c) == index.ModeSymlink:
+		return &dirent{name, kindLink}
+	case w.cache.Mode(c) == index.ModeGitlink:
+		return &dirent{name, kindDir}
+	}
+	return &dirent{name, kindFile}
+}
+
+// asBefore says whether a tracked file is as the private index has it, where
+// the user's index has not changed since: then that says nothing else.
+func (w *worker) asBefore(name []byte, c int) bool {
+	st, err := w.stat(name)
+	return err == nil && w.rule.same(w.cache.Record(c), st.record[:]) && !w.cache.SkipWorktree(c) && w.believed(w.cache, c, w.cacheTime)
 }
 
 // nothing is what an index has of a name that it does not have.
 var nothing child
 
-// asBefore says whether a tracked file is as the private index has it, where
-// the user's index has not changed since: then that says nothing else.
-func (w *worker) asBefore(entry *dirent, user, cache *child) bool {
-	if !w.settled || entry.kind != kindFile || user.file.lo+1 != user.file.hi || cache.file.lo+1 != cache.file.hi ||
-		!user.below.empty() || !cache.below.empty() {
-		return false
-	}
-	c := cache.file.lo
-	st, err := w.stat(entry.name)
-	return err == nil && w.rule.same(w.cache.Record(c), st.record[:]) && !w.cache.SkipWorktree(c) && w.believed(w.cache, c, w.cacheTime)
+// single says whether a name is a file, on disk and for two indexes.
+func single(entry *dirent, user, cache *child) bool {
+	return entry.kind == kindFile && user.file.lo+1 == user.file.hi && cache.file.lo+1 == cache.file.hi && user.below.empty() && cache.below.empty()
 }
 
 func least(d []dirent, u, c []child) []byte {
@@ -854,15 +931,16 @@ func (w *worker) excluded(in *place, path []byte, isDir bool) (bool, error) {
 // judge says whether a directory itself is ignored: then all is that is
 // untracked below it.
 func (w *worker) judge(p *place) (bool, error) {
-	p.judged.Do(func() {
+	r := p.lazily()
+	r.judged.Do(func() {
 		if p.parent.parent != nil {
-			if p.ignored, p.judgeErr = w.judge(p.parent); p.ignored || p.judgeErr != nil {
+			if r.ignored, r.judgeErr = w.judge(p.parent); r.ignored || r.judgeErr != nil {
 				return
 			}
 		}
-		p.ignored, p.judgeErr = w.match(p.parent, []byte(strings.TrimSuffix(p.path, "/")), true)
+		r.ignored, r.judgeErr = w.match(p.parent, []byte(strings.TrimSuffix(p.path, "/")), true)
 	})
-	return p.ignored, p.judgeErr
+	return r.ignored, r.judgeErr
 }
 
 // match asks the rules that hold in a directory.
@@ -876,23 +954,31 @@ func (w *worker) match(in *place, path []byte, isDir bool) (bool, error) {
 
 // rulesOf are those that hold in a directory.
 func (w *worker) rulesOf(p *place) (*ignore.Stack, error) {
-	p.read.Do(func() {
+	r := p.lazily()
+	r.read.Do(func() {
 		above := w.rules
 		if p.parent != nil {
-			if above, p.readErr = w.rulesOf(p.parent); p.readErr != nil {
+			if above, r.readErr = w.rulesOf(p.parent); r.readErr != nil {
 				return
 			}
 		}
 		data, err := readNoFollow(diskPath(w.root, p.path+".gitignore"))
 		if err != nil && !gone(err) {
-			p.readErr = asidef("read '%s.gitignore': %v", p.path, err)
+			r.readErr = asidef("read '%s.gitignore': %v", p.path, err)
 			return
 		}
 		own := ignore.Parse(data, p.path, false)
 		if own.Disputed() {
-			p.readErr = asidef("a pattern in '%s.gitignore' depends on git's version", p.path)
+			r.readErr = asidef("a pattern in '%s.gitignore' depends on git's version", p.path)
 		}
-		p.rules = above.Push(own)
+		r.stack = above.Push(own)
 	})
-	return p.rules, p.readErr
+	return r.stack, r.readErr
+}
+
+func (p *place) lazily() *rules {
+	if p.rules.Load() == nil {
+		p.rules.CompareAndSwap(nil, new(rules))
+	}
+	return p.rules.Load()
 }
