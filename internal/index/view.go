@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"hash/crc32"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -40,8 +43,8 @@ type View struct {
 
 	data    []byte
 	version uint32
-	offsets []uint32
-	end     int    // where the entries end
+	table   []byte // where the entries are, 4 bytes each
+	end     int    // where they end
 	tree    []byte // the content of the cache tree extension, nil if there is none
 	dirs    []byte // that of our own; see Dirs
 	trusted bool   // the checksum was compared
@@ -70,7 +73,7 @@ func NewView(data []byte, known bool) (*View, error) {
 	if uint64(count)*entrySize > uint64(len(data)) || uint64(len(data)) > 1<<32-1 {
 		return nil, corruptf("%d entries do not fit into %d bytes", count, len(data))
 	}
-	v.offsets = make([]uint32, count)
+	v.table = make([]byte, 4*count)
 	if err := v.scan(known); err != nil {
 		return nil, err
 	}
@@ -110,7 +113,7 @@ func (v *View) scan(known bool) error {
 	body := v.data[:len(v.data)-hashSize]
 	at := headerSize
 	var before []byte
-	for i := range v.offsets {
+	for i := range v.Len() {
 		if len(body)-at < entrySize {
 			return corruptf("entry %d is cut off", i)
 		}
@@ -161,7 +164,7 @@ func (v *View) scan(known bool) error {
 		default:
 			return corruptf("entry %q has the mode %06o", path, binary.BigEndian.Uint32(e[24:]))
 		}
-		v.offsets[i] = uint32(at)
+		binary.BigEndian.PutUint32(v.table[4*i:], uint32(at))
 		before = path
 		at += size
 	}
@@ -221,38 +224,41 @@ func (v *View) Check() error {
 func (v *View) Checksum() []byte { return v.data[len(v.data)-hashSize:] }
 
 // Len is the number of entries.
-func (v *View) Len() int { return len(v.offsets) }
+func (v *View) Len() int { return len(v.table) / 4 }
+
+// at is where an entry is in data.
+func (v *View) at(i int) int { return int(binary.BigEndian.Uint32(v.table[4*i:])) }
 
 // Record is what an entry has of its file: see RecordSize.
 func (v *View) Record(i int) []byte {
-	at := v.offsets[i]
+	at := v.at(i)
 	return v.data[at : at+statSize : at+statSize]
 }
 
 // Mode is the mode of an entry.
-func (v *View) Mode(i int) uint32 { return binary.BigEndian.Uint32(v.data[v.offsets[i]+24:]) }
+func (v *View) Mode(i int) uint32 { return binary.BigEndian.Uint32(v.data[v.at(i)+24:]) }
 
 // ID is the object id of an entry, 20 bytes.
 func (v *View) ID(i int) []byte {
-	at := v.offsets[i] + statSize
+	at := v.at(i) + statSize
 	return v.data[at : at+hashSize : at+hashSize]
 }
 
 func (v *View) flags(i int) uint16 {
-	return binary.BigEndian.Uint16(v.data[v.offsets[i]+statSize+hashSize:])
+	return binary.BigEndian.Uint16(v.data[v.at(i)+statSize+hashSize:])
 }
 
 func (v *View) extended(i int) uint16 {
 	if v.flags(i)&flagExtended == 0 {
 		return 0
 	}
-	return binary.BigEndian.Uint16(v.data[v.offsets[i]+entrySize:])
+	return binary.BigEndian.Uint16(v.data[v.at(i)+entrySize:])
 }
 
 // Path is the path of an entry.
 func (v *View) Path(i int) []byte {
-	at := int(v.offsets[i]) + entrySize
-	flags := v.flags(i)
+	at := v.at(i) + entrySize
+	flags := binary.BigEndian.Uint16(v.data[at-2:])
 	if flags&flagExtended != 0 {
 		at += 2
 	}
@@ -351,7 +357,7 @@ func (v *View) CacheTree() *CacheTree {
 // dirsName is the name of an extension of ours, which git passes over.
 const dirsName = "GCKD"
 
-// Dirs is what Seal was given, nil if there is nothing.
+// Dirs is what Keep was given, nil if there is nothing.
 func (v *View) Dirs() []byte { return v.dirs }
 
 // Root returns the tree of all entries, as the cache tree has it; nil where it
@@ -439,7 +445,8 @@ func Unmark(data []byte) error {
 	if err != nil {
 		return err
 	}
-	for i, at := range v.offsets {
+	for i := range v.Len() {
+		at := v.at(i)
 		binary.BigEndian.PutUint16(data[at+entrySize-2:], v.flags(i)&^flagAssumeUnchanged)
 	}
 	return nil
@@ -452,9 +459,9 @@ func (v *View) entries(from, to int) []byte {
 	}
 	end := v.end
 	if to < v.Len() {
-		end = int(v.offsets[to])
+		end = v.at(to)
 	}
-	return v.data[v.offsets[from]:end]
+	return v.data[v.at(from):end]
 }
 
 func (e *Edit) append(data []byte) []byte {
@@ -475,21 +482,91 @@ func (e *Edit) append(data []byte) []byte {
 	return append(data, make([]byte, padding(len(data)-start))...)
 }
 
-// Seal gives what Splice made a cache tree, where there is one, an extension
-// with what Dirs is to return, and a checksum.
-func Seal(data []byte, tree *CacheTree, dirs []byte) ([]byte, error) {
-	data = data[:len(data)-hashSize]
-	if tree != nil {
-		var err error
-		if data, err = appendExtension(data, tree, hashSize); err != nil {
-			return nil, err
-		}
-	}
-	if len(dirs) > 0 {
-		data = binary.BigEndian.AppendUint32(append(data, dirsName...), uint32(len(dirs)))
-		data = append(data, dirs...)
+// Seal gives what Splice made a cache tree, where there is one, and a checksum.
+func Seal(data []byte, tree *CacheTree) ([]byte, error) {
+	data, err := appendTree(data[:len(data)-hashSize], tree)
+	if err != nil {
+		return nil, err
 	}
 	return append(data, checksum(data, hashSize)...), nil
+}
+
+func appendTree(data []byte, tree *CacheTree) ([]byte, error) {
+	if tree == nil {
+		return data, nil
+	}
+	return appendExtension(data, tree, hashSize)
+}
+
+// tableName is the name of another extension of ours, the last one of an index
+// file, by which NewKept finds the entries without looking for them. All
+// numbers in it have 4 bytes, the highest first: where the entries end; 1 if
+// Special, and 2 if Assumed; how many Gitlinks, and these; where each entry is;
+// the size of all this with the next; and the CRC-32C of the file so far.
+const tableName = "GCKO"
+
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
+
+// Keep is Seal for an index that NewKept is to read: dirs is what Dirs is to
+// return. v is a View of what Splice made, whose bytes may be used.
+func (v *View) Keep(tree *CacheTree, dirs []byte) ([]byte, error) {
+	data, err := appendTree(v.data[:len(v.data)-hashSize], tree)
+	if err != nil {
+		return nil, err
+	}
+	put := func(n int) { data = binary.BigEndian.AppendUint32(data, uint32(n)) }
+	if len(dirs) > 0 {
+		data = append(data, dirsName...)
+		put(len(dirs))
+		data = append(data, dirs...)
+	}
+	flags, size := 0, 3*4+4*len(v.Gitlinks)+len(v.table)+2*4
+	if v.Special {
+		flags |= 1
+	}
+	if v.Assumed {
+		flags |= 2
+	}
+	data = slices.Grow(data, 8+size+hashSize)
+	data = append(data, tableName...)
+	put(size)
+	put(v.end)
+	put(flags)
+	put(len(v.Gitlinks))
+	for _, i := range v.Gitlinks {
+		put(i)
+	}
+	data = append(data, v.table...)
+	put(size)
+	put(int(crc32.Checksum(data, castagnoli())))
+	return append(data, checksum(data, hashSize)...), nil
+}
+
+// NewKept is NewView for an index that Keep made. One that git wrote since has
+// no table, and is looked through.
+func NewKept(data []byte) (*View, error) {
+	body := data[:max(0, len(data)-hashSize)]
+	number := func(at int) int { return int(binary.BigEndian.Uint32(body[at:])) }
+	if len(body) < headerSize+8 {
+		return NewView(data, true)
+	}
+	size := number(len(body) - 8)
+	start := len(body) - size
+	if size < 5*4 || start < headerSize+8 || string(body[start-8:start-4]) != tableName || number(start-4) != size {
+		return NewView(data, true)
+	}
+	if crc32.Checksum(body[:len(body)-4], castagnoli()) != uint32(number(len(body)-4)) {
+		return nil, corruptf("the CRC is not that of the content")
+	}
+	// From here on it is what Keep wrote.
+	v := &View{data: data, version: binary.BigEndian.Uint32(data[4:]), end: number(start), trusted: true}
+	flags, links := number(start+4), number(start+8)
+	v.Special, v.Assumed = flags&1 != 0, flags&2 != 0
+	for i := range links {
+		v.Gitlinks = append(v.Gitlinks, number(start+12+4*i))
+	}
+	v.table = body[start+12+4*links : len(body)-8]
+	return v, v.extensions()
 }
 
 // Record returns what an entry has of a file with this mode: see RecordSize.

@@ -74,7 +74,7 @@ func TestSpliceIsEncode(t *testing.T) {
 	flagged := edit("c/c")
 	flagged.AssumeUnchanged = true
 	data, at := v.Splice([]Edit{edit("0"), gone, flagged, absent})
-	if data, err = Seal(data, nil, nil); err != nil {
+	if data, err = Seal(data, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := &Index{Entries: []Entry{fileEntry("0"), fileEntry("a"), fileEntry("c/c"), fileEntry("c/d"), fileEntry("e"), fileEntry("f")}}
@@ -90,7 +90,7 @@ func TestSpliceIsEncode(t *testing.T) {
 	if err := Unmark(unmarked); err != nil {
 		t.Fatal(err)
 	}
-	if unmarked, err = Seal(unmarked, nil, nil); err != nil || !bytes.Equal(unmarked, encode(t, want, 20)) {
+	if unmarked, err = Seal(unmarked, nil); err != nil || !bytes.Equal(unmarked, encode(t, want, 20)) {
 		t.Errorf("Unmark left %q, %v", unmarked, err)
 	}
 	for i, path := range []string{"0", "", "c/c", "f"} {
@@ -181,5 +181,54 @@ func TestWriteTreesWithEdits(t *testing.T) {
 		if !reflect.DeepEqual(known, whole) {
 			t.Fatalf("%v with %+v: not the same trees", slices.Sorted(maps.Keys(before)), edits)
 		}
+	}
+}
+
+// What Keep made NewKept reads as NewView does, and no other bytes for it: with
+// any one of them changed it is refused, or looked through like an index of git's.
+func TestKeptIsRead(t *testing.T) {
+	t.Parallel()
+	x := &Index{Entries: []Entry{fileEntry("a"), fileEntry("b"), fileEntry("c/d"), fileEntry("e")}}
+	x.Entries[1].Mode, x.Entries[2].AssumeUnchanged, x.Entries[3].SkipWorktree = ModeGitlink, true, true
+	for _, entries := range [][]Entry{x.Entries, x.Entries[:1], nil} {
+		spliced, _ := must(t)((&Index{Entries: entries}).View()).Splice(nil)
+		tree := &CacheTree{EntryCount: len(entries), ID: strings.Repeat("1", 40)}
+		data, err := must(t)(NewView(spliced, true)).Keep(tree, []byte("dirs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, looked := must(t)(NewKept(data)), must(t)(NewView(data, false))
+		if kept.Check() != nil || looked.Check() != nil {
+			t.Fatal("the checksum is wrong")
+		}
+		looked.trusted, looked.table, kept.table = true, bytes.Clone(looked.table), bytes.Clone(kept.table)
+		if !reflect.DeepEqual(kept, looked) || string(kept.Dirs()) != "dirs" || kept.CacheTree().ID != tree.ID {
+			t.Errorf("%+v, not %+v", kept, looked)
+		}
+		for i := range len(data) - 20 {
+			for _, bit := range []byte{1, 0x80} {
+				damaged := bytes.Clone(data)
+				damaged[i] ^= bit
+				v, err := NewKept(damaged)
+				if err == nil && v.Check() == nil {
+					t.Errorf("with another byte %d it is read", i)
+				}
+			}
+		}
+		for n := range data {
+			if v, err := NewKept(data[:n]); err == nil && v.Check() == nil {
+				t.Errorf("cut off after %d bytes it is read", n)
+			}
+		}
+	}
+}
+
+func must(t *testing.T) func(*View, error) *View {
+	return func(v *View, err error) *View {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 }

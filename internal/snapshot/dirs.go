@@ -21,6 +21,8 @@ type dirState struct {
 	path  string // from the top, with '/' at the end; empty at the top
 	times dirTimes
 	subs  int // how many directories in it were looked at
+	// alike says that these names are also those that the user's index has.
+	alike bool
 }
 
 // before says whether a directory was last changed before a second: changes
@@ -31,8 +33,8 @@ func (t *dirTimes) before(second uint32) bool {
 
 // encodeDirs is the form in which the private index keeps directories: 32
 // bytes that stand for the rules, and for each directory the length of its
-// path, the path, the six numbers, and subs, all numbers but those of the
-// times as uvarint.
+// path, the path, the six numbers, and twice subs and one more if alike, all
+// numbers but those of the times as uvarint.
 func encodeDirs(rules [32]byte, dirs []dirState) []byte {
 	if len(dirs) == 0 {
 		return nil
@@ -46,7 +48,11 @@ func encodeDirs(rules [32]byte, dirs []dirState) []byte {
 		for _, n := range d.times {
 			data = binary.BigEndian.AppendUint64(data, n)
 		}
-		data = binary.AppendUvarint(data, uint64(d.subs))
+		subs := uint64(d.subs) << 1
+		if d.alike {
+			subs |= 1
+		}
+		data = binary.AppendUvarint(data, subs)
 	}
 	return data
 }
@@ -91,21 +97,22 @@ func cutPath(data []byte) (path, rest []byte) {
 }
 
 // get returns a directory.
-func (t *dirTable) get(i int) (d dirState) {
+func (t *dirTable) get(i int) dirState {
 	path, _ := cutPath(t.data[t.at[i]:])
+	d := t.state(i)
 	d.path = string(path)
-	d.times, d.subs = t.state(i)
 	return d
 }
 
-// state is what is known of a directory.
-func (t *dirTable) state(i int) (times dirTimes, subs int) {
+// state is get without the path.
+func (t *dirTable) state(i int) (d dirState) {
 	_, data := cutPath(t.data[t.at[i]:])
-	for i := range times {
-		times[i] = binary.BigEndian.Uint64(data[8*i:])
+	for i := range d.times {
+		d.times[i] = binary.BigEndian.Uint64(data[8*i:])
 	}
-	n, _ := binary.Uvarint(data[8*len(times):])
-	return times, int(n)
+	n, _ := binary.Uvarint(data[8*len(d.times):])
+	d.subs, d.alike = int(n>>1), n&1 != 0
+	return d
 }
 
 // find returns the number of a directory, -1 if it is not known.
@@ -128,7 +135,7 @@ func (t *dirTable) find(path string) int {
 // digestRules stands for the ignore rules that are in no file of the tree.
 func digestRules(o *Options, files [][]byte) (sum [32]byte) {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %d\n", o.Exclude, o.MaxFileSize)
+	fmt.Fprintf(h, "2 %q %d\n", o.Exclude, o.MaxFileSize)
 	for _, data := range files {
 		fmt.Fprintf(h, "%d\n%s", len(data), data)
 	}
@@ -176,6 +183,29 @@ func (t *native) dirsToKeep() []byte {
 		list = append(list, t.known.get(int(i)))
 	}
 	return encodeDirs(t.rules, list)
+}
+
+// dirsHold says whether what the private index says of directories, which is
+// not written anew, is right for another index of the user's: each with the
+// same names in both still has them, or will be read since its times changed.
+func (t *native) dirsHold() bool {
+	if t.settled {
+		return t.found.User.Dirs
+	}
+	doubtful := 0
+	for i := range t.known.at {
+		if t.known.state(i).alike {
+			doubtful++
+		}
+	}
+	for _, d := range t.states {
+		if i := t.known.find(d.path); i >= 0 {
+			if was := t.known.state(i); was.alike && (d.alike || d.times != was.times) {
+				doubtful--
+			}
+		}
+	}
+	return len(t.known.at) > 0 && doubtful == 0
 }
 
 // unsettle lets the directory of a path be read the next time.

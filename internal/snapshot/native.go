@@ -69,7 +69,7 @@ type native struct {
 	*private
 	o       Options
 	out     *Snapshot
-	user    *index.View
+	user    *index.View // nil until needUser
 	base    *index.View // the private index of the last save; without one, what the user's says
 	cached  bool        // there is one
 	settled bool        // and the user's index is as it was then
@@ -82,12 +82,14 @@ type native struct {
 	modes   bool   // core.fileMode
 	start   uint32 // the second in which the walk began, on the clock of the git directory
 
-	trust func() error // whether the user's index has the right checksum
-	after *index.View  // the private index as it is to be
-	data  []byte       // its bytes, nil if they are those of base
-	tree  *index.CacheTree
-	blur  []int // where in data the sizes of racy entries are
-	news  bool  // it is worth keeping
+	needUser func() error // reads the user's index
+	userTime time.Time    // when it was written
+	trust    func() error // whether it has the right checksum
+	after    *index.View  // the private index as it is to be
+	data     []byte       // its bytes, nil if they are those of base
+	tree     *index.CacheTree
+	blur     []int // where in data the sizes of racy entries are
+	news     bool  // it is worth keeping
 
 	rules     [32]byte        // stands for the ignore rules that are in no file of the tree
 	known     dirTable        // the directories that the private index knows
@@ -201,34 +203,42 @@ func (t *native) readIndexes(ctx context.Context) error {
 }
 
 // readUser reads the user's index. Its checksum is compared beside the walk,
-// unless this was done before.
+// unless this was done before. Where it is the one that the private index was
+// made with, it is only looked into if it is asked for: see needUser.
 func (t *native) readUser(ctx context.Context) error {
+	t.trust = func() error { return nil }
+	t.needUser = func() error { return nil }
 	data, info, err := t.read(filepath.Join(t.repo.Dir, "index"))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		t.user, err = (&index.Index{}).View()
-		t.trust = func() error { return nil }
 		return err
 	case err != nil:
 		return t.unreadable(ctx, err)
 	}
+	t.userTime = info.ModTime()
 	t.seen = userKey{Checksum: hex.EncodeToString(data[max(0, len(data)-20):]), Size: info.Size(), Time: info.ModTime().UnixNano()}
-	if t.settled = t.cached && t.found.User.sameFile(t.seen); t.settled {
-		t.seen = t.found.User
-	}
-	if t.user, err = index.NewView(data, t.settled); err != nil {
-		x, err := ReadUserIndex(ctx, t.repo) // by git, or the error that it has
-		if err != nil {
-			return err
+	t.settled = t.cached && t.found.User.sameFile(t.seen)
+	view := func() (err error) {
+		if t.user, err = index.NewView(data, t.settled); err != nil {
+			x, err := ReadUserIndex(ctx, t.repo) // by git, or the error that it has
+			if err != nil {
+				return err
+			}
+			if t.user, err = x.View(); err != nil {
+				return asidef("the index: %v", err)
+			}
 		}
-		if t.user, err = x.View(); err != nil {
-			return asidef("the index: %v", err)
-		}
-	}
-	t.user.ModTime = info.ModTime()
-	if t.settled {
-		t.trust = func() error { return nil }
+		t.user.ModTime = info.ModTime()
 		return nil
+	}
+	if t.settled {
+		t.seen = t.found.User
+		t.needUser = sync.OnceValue(view)
+		return nil
+	}
+	if err := view(); err != nil {
+		return err
 	}
 	checked := make(chan error, 1)
 	user := t.user
@@ -252,7 +262,7 @@ func readKept(file string) (v *index.View, unmap func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if v, err = index.NewView(data, true); err == nil && v.Unmerged {
+	if v, err = index.NewKept(data); err == nil && v.Unmerged {
 		err = errors.New("it has conflicts")
 	}
 	if err != nil {
@@ -266,6 +276,9 @@ func readKept(file string) (v *index.View, unmap func(), err error) {
 // standIn makes what the user's index says of its files stand for a private
 // index, where none is kept that fits.
 func (t *native) standIn() (err error) {
+	if err := t.needUser(); err != nil {
+		return err
+	}
 	t.cached, t.settled = false, false
 	t.base = t.user
 	if t.user.Plain() {
@@ -308,9 +321,10 @@ func (t *native) clock() error {
 func (t *native) look(ctx context.Context) error {
 	t.modes = t.repo.Config.Bool("core.filemode", true)
 	w := &walk{
-		root: t.repo.Top, user: t.user, cache: t.base, userTime: secondsOf(t.user.ModTime), cacheTime: secondsOf(t.base.ModTime),
+		root: t.repo.Top, cache: t.base, userTime: secondsOf(t.userTime), cacheTime: secondsOf(t.base.ModTime),
 		settled: t.settled, rule: statRuleOf(t.repo.Config, t.o.Exact), fileMode: t.modes,
 		o: &t.o, force: map[string]bool{}, emptyBlob: emptyBlobID[:],
+		users: func() (*index.View, error) { err := t.needUser(); return t.user, err }, alike: t.settled && t.found.User.Dirs,
 		head: func(dir string, tracked bool) (string, error) { return headOf(ctx, t.repo, dir, tracked) },
 	}
 	for _, p := range t.o.Force {
@@ -440,6 +454,9 @@ func globalFile(repo *git.Repo, key, name string) (string, error) {
 func (t *native) addForced() error {
 	if len(t.o.Force) == 0 {
 		return nil
+	}
+	if err := t.needUser(); err != nil {
+		return err
 	}
 	at := make(map[string]int, len(t.changes))
 	for i, c := range t.changes {

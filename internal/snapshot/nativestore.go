@@ -225,7 +225,7 @@ func (t *native) storeByGit(ctx context.Context) error {
 		return failed("store the files", err)
 	}
 	data, _ := empty.Splice(edits)
-	if data, err = index.Seal(data, nil, nil); err != nil {
+	if data, err = index.Seal(data, nil); err != nil {
 		return failed("store the files", err)
 	}
 	if err := os.WriteFile(t.index, data, 0o666); err != nil {
@@ -417,6 +417,9 @@ func (t *native) finish() error {
 		}
 	}
 	t.out.user = sync.OnceValues(func() (*index.Index, error) {
+		if err := t.needUser(); err != nil {
+			return nil, failed("read the index", err)
+		}
 		x, err := t.user.Index()
 		if err != nil {
 			return nil, failed("read the index", err)
@@ -424,6 +427,9 @@ func (t *native) finish() error {
 		return x, nil
 	})
 	t.out.named = func(name string) (ids []string, err error) {
+		if err := t.needUser(); err != nil {
+			return nil, failed("read the index", err)
+		}
 		for i := range t.user.Len() {
 			if p := t.user.Path(i); bytes.HasSuffix(p, []byte(name)) && Named(string(p), name) {
 				ids = append(ids, hex.EncodeToString(t.user.ID(i)))
@@ -443,6 +449,7 @@ func (t *native) keepNative(key string) error {
 	if t.out.Behind {
 		return nil
 	}
+	k.User.Dirs = t.news || t.dirsHold()
 	if !t.news {
 		if k == t.found {
 			return nil
@@ -455,7 +462,7 @@ func (t *native) keepNative(key string) error {
 	if t.tree == nil {
 		t.tree = t.base.CacheTree()
 	}
-	data, err := index.Seal(t.data, t.tree, t.dirsToKeep())
+	data, err := t.after.Keep(t.tree, t.dirsToKeep())
 	if err != nil {
 		return failed("keep the private index", err)
 	}
@@ -469,14 +476,16 @@ func (t *native) keepNative(key string) error {
 
 // indexTree is IndexTree, which it leaves out where it is known what comes of it.
 func (t *native) indexTree(op *Operation, headTree string, repo *git.Repo, store object.Store) (string, error) {
-	plain := op.Kind == "" && len(op.Files) == 0 && t.user.Plain()
-	if plain {
-		if root := hex.EncodeToString(t.user.Root()); root == headTree {
-			return "", nil
-		}
-		if t.seen.Head == headTree && t.seen.Index != "" {
-			return strings.Trim(t.seen.Index, "-"), nil
-		}
+	plain := op.Kind == "" && len(op.Files) == 0
+	if plain && t.seen.Head == headTree && t.seen.Index != "" {
+		return strings.Trim(t.seen.Index, "-"), nil
+	}
+	if err := t.needUser(); err != nil {
+		return "", failed("read the index", err)
+	}
+	if plain = plain && t.user.Plain(); plain && hex.EncodeToString(t.user.Root()) == headTree {
+		t.seen.Head, t.seen.Index = headTree, "-"
+		return "", nil
 	}
 	// git, or we, made the trees when the index was written, unless it was into
 	// other objects than these.
@@ -548,7 +557,7 @@ func (t *native) reindexed(edits []index.Edit, differs func(path, id string) boo
 			return nil, "", failed("write the index", err)
 		}
 	}
-	if data, err = index.Seal(data, root, nil); err != nil {
+	if data, err = index.Seal(data, root); err != nil {
 		return nil, "", failed("write the index", err)
 	}
 	return data, root.ID, nil

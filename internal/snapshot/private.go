@@ -50,7 +50,8 @@ type cacheKey struct {
 type userKey struct {
 	Checksum string `json:"checksum"`
 	Size     int64  `json:"size"`
-	Time     int64  `json:"time"` // nanoseconds since 1970
+	Time     int64  `json:"time"`           // nanoseconds since 1970
+	Dirs     bool   `json:"dirs,omitempty"` // what the private index says of directories is right for this one
 	Head     string `json:"head,omitempty"`
 	Index    string `json:"index,omitempty"` // the tree that IndexTree gave with this HEAD's tree; "-": none was needed
 }

@@ -66,18 +66,20 @@ type change struct {
 // says what is tracked, and the private one of the last save, which knows what
 // the files were then.
 type walk struct {
-	root        string
-	user, cache *index.View
-	userTime    uint32 // seconds: an entry whose file is not older is racy
-	cacheTime   uint32
-	settled     bool // the user's index is as it was when the private one was made
-	rule        statRule
-	fileMode    bool // core.fileMode
-	o           *Options
-	force       map[string]bool
-	rules       *ignore.Stack // that hold everywhere
-	emptyBlob   []byte
-	head        func(dir string, tracked bool) (string, error) // the commit of a nested repository
+	root      string
+	cache     *index.View
+	users     func() (*index.View, error)
+	userTime  uint32 // seconds: an entry whose file is not older is racy
+	cacheTime uint32
+	settled   bool // the user's index is as it was when the private one was made
+	alike     bool // and what that says of directories holds
+	rule      statRule
+	fileMode  bool // core.fileMode
+	o         *Options
+	force     map[string]bool
+	rules     *ignore.Stack // that hold everywhere
+	emptyBlob []byte
+	head      func(dir string, tracked bool) (string, error) // the commit of a nested repository
 
 	known  *dirTable     // directories whose names need not be read while their times are the same; nil if there are none
 	dev    atomic.Uint64 // of the top
@@ -100,12 +102,16 @@ type walk struct {
 // span is a range of entries.
 type span struct{ lo, hi int }
 
+// unknown stands for the user's entries below a directory where nobody asked
+// for them yet.
+var unknown = span{-1, -1}
+
 func (s span) empty() bool { return s.lo >= s.hi }
 
 // visit is a directory to look at.
 type visit struct {
 	place     *place
-	user      span // the entries below it
+	user      span // the entries below it; see users
 	cache     span
 	untracked bool // nothing below it is tracked
 	probe     bool // only whether it is a repository is of interest
@@ -137,12 +143,13 @@ type worker struct {
 	own     []visit // what it is to visit itself, unless another has nothing to do
 	changes []change
 	skips   []Skip
-	same    []int32    // directories that are as they are known
-	dirs    []dirState // others
-	pushed  int        // by the visit under way: directories to be looked at
-	probed  bool       // or where there may be a repository that is to be named
-	users   []child
-	caches  []child
+	same    []int32     // directories that are as they are known
+	dirs    []dirState  // others
+	pushed  int         // by the visit under way: directories to be looked at
+	probed  bool        // or where there may be a repository that is to be named
+	user    *index.View // nil until need
+	inUser  []child
+	inCache []child
 	path    []byte
 }
 
@@ -169,7 +176,7 @@ const (
 // run walks the whole tree and returns all that is not as the private index has it.
 func (w *walk) run() (changes []change, skips []Skip, err error) {
 	w.wake.L = &w.mu
-	w.stack = []visit{{place: &place{}, user: span{0, w.user.Len()}, cache: span{0, w.cache.Len()}, was: -1}}
+	w.stack = []visit{{place: &place{}, user: unknown, cache: span{0, w.cache.Len()}, was: -1}}
 	w.hire(1).work()
 	w.others.Wait()
 	if w.err != nil {
@@ -314,7 +321,11 @@ func (w *worker) visit(v *visit) error {
 			}
 		}
 	}
-	switch err := w.list(); {
+	err := w.list()
+	if unread := w.need(v); unread != nil {
+		return unread
+	}
+	switch {
 	case err == nil:
 	case gone(err):
 		w.drop(v.was)
@@ -338,10 +349,10 @@ func (w *worker) visit(v *visit) error {
 		}
 	}
 	slices.SortFunc(w.entries, func(a, b dirent) int { return bytes.Compare(a.name, b.name) })
-	w.users = children(w.users[:0], w.user, v.user, len(dir))
-	w.caches = children(w.caches[:0], w.cache, v.cache, len(dir))
-	skipped := len(w.skips)
-	d, u, c := w.entries, w.users, w.caches
+	w.inUser = children(w.inUser[:0], w.user, v.user, len(dir))
+	w.inCache = children(w.inCache[:0], w.cache, v.cache, len(dir))
+	skipped, changed, alike := len(w.skips), len(w.changes), true
+	d, u, c := w.entries, w.inUser, w.inCache
 	for len(d)+len(u)+len(c) > 0 {
 		if len(d) > 0 && len(u) > 0 && len(c) > 0 && bytes.Equal(d[0].name, u[0].name) && bytes.Equal(d[0].name, c[0].name) {
 			// Nearly always: the rest is not to slow this down.
@@ -350,6 +361,7 @@ func (w *worker) visit(v *visit) error {
 					return err
 				}
 			}
+			alike = alike && u[0].alike(&c[0])
 			d, u, c = d[1:], u[1:], c[1:]
 			continue
 		}
@@ -367,14 +379,41 @@ func (w *worker) visit(v *visit) error {
 		if string(name) == ".git" {
 			continue
 		}
+		alike = alike && user.alike(cache)
 		if err := w.compare(v, name, entry, user, cache); err != nil {
 			return err
 		}
 	}
 	if certain && len(w.skips) == skipped && !w.probed {
-		w.dirs = append(w.dirs, dirState{dir, times, w.pushed})
+		w.dirs = append(w.dirs, dirState{dir, times, w.pushed, alike && !namesChange(w.changes[changed:])})
 	}
 	return nil
+}
+
+// need sees to it that the user's index is read, and finds the entries below a
+// directory in it.
+func (w *worker) need(v *visit) (err error) {
+	if w.user == nil {
+		if w.user, err = w.users(); err != nil {
+			return err
+		}
+	}
+	if v.user == unknown {
+		path := []byte(v.place.path)
+		v.user.lo = w.user.Search(0, path)
+		v.user.hi = w.user.Below(v.user.lo, w.user.Len(), path)
+	}
+	return nil
+}
+
+// alike says whether both indexes have a name, as a file or as a directory.
+func (c *child) alike(other *child) bool {
+	return c.file.empty() == other.file.empty() && c.below.empty() == other.below.empty() && c.file.empty() != c.below.empty()
+}
+
+// namesChange says whether changes are of more than what files are.
+func namesChange(changes []change) bool {
+	return slices.ContainsFunc(changes, func(c change) bool { return c.Drop || c.base < 0 })
 }
 
 // sameDevice says whether a directory is on the file system of the top, of
@@ -389,51 +428,65 @@ func (w *worker) sameDevice(dir string, times dirTimes) bool {
 // sameNames visits a directory that was just entered and that, for all that is
 // known of it, has no other names that count than those that the private index
 // has. Nearly all directories are such ones, as a rule: neither they nor the
-// indexes are made lists of.
+// indexes are made lists of, and where the user's is known to be like the
+// private one it is not even read.
 func (w *worker) sameNames(v *visit, times dirTimes) (done bool, err error) {
-	if !w.settled || w.known == nil || w.user.Unmerged {
+	if !w.settled || w.known == nil {
 		return false, nil
 	}
-	dir := v.place.path
-	known := w.known.find(dir)
+	known := w.known.find(v.place.path)
 	if known < 0 {
 		return false, nil
 	}
-	then, subs := w.known.state(known)
-	if then != times {
+	was := w.known.state(known)
+	if was.times != times {
 		return false, nil
 	}
+	alike := w.alike && was.alike
+	if !alike {
+		if err := w.need(v); err != nil {
+			return false, err
+		}
+		if w.user.Unmerged {
+			return false, nil
+		}
+	}
+	is := dirState{path: v.place.path, times: times, alike: true}
 	own, changes, skips := len(w.own), len(w.changes), len(w.skips)
-	same, dirs := true, 0
-	for u, c := v.user.lo, v.cache.lo; same && (u < v.user.hi || c < v.cache.hi); {
+	same, dirs, prefix := true, 0, len(v.place.path)
+	for u, c := v.user.lo, v.cache.lo; same && (c < v.cache.hi || !alike && u < v.user.hi); {
 		var path []byte
 		order := 0 // as of the cache's path to the user's
 		switch {
 		case c == v.cache.hi:
 			path, order = w.user.Path(u), 1
-		case u == v.user.hi:
+		case !alike && u == v.user.hi:
 			path, order = w.cache.Path(c), -1
 		default:
 			path = w.cache.Path(c)
+			if alike {
+				break
+			}
 			if other := w.user.Path(u); !bytes.Equal(path, other) {
 				if order = bytes.Compare(path, other); order > 0 {
 					path = other
 				}
 			}
 		}
-		name := path[len(dir):]
+		is.alike = is.alike && order == 0
+		name := path[prefix:]
 		slash := bytes.IndexByte(name, '/')
 		switch {
 		case order == 0 && slash < 0:
 			if !w.asBefore(name, c) {
-				err = w.compare(v, name, w.cached(name, c), &child{name: name, file: span{u, u + 1}}, &child{name: name, file: span{c, c + 1}})
+				err = w.compareKept(v, path, w.cached(name, c), span{c, c + 1})
 			}
 			u, c = u+1, c+1
 		case order == 0:
-			below := path[:len(dir)+slash+1]
-			sub := visit{
-				place: w.below(v.place, name[:slash]),
-				user:  span{u, w.user.Below(u, v.user.hi, below)}, cache: span{c, w.cache.Below(c, v.cache.hi, below)}, was: -1,
+			below := path[:prefix+slash+1]
+			sub := visit{place: w.below(v.place, name[:slash]), user: unknown, cache: span{c, w.cache.Below(c, v.cache.hi, below)}, was: -1}
+			if !alike {
+				sub.user = span{u, w.user.Below(u, v.user.hi, below)}
 			}
 			w.push(sub)
 			dirs++
@@ -442,12 +495,12 @@ func (w *worker) sameNames(v *visit, times dirTimes) (done bool, err error) {
 			same = false
 		case order < 0:
 			if same = !w.user.Holds(u, v.user.hi, path); same {
-				err = w.compare(v, name, w.cached(name, c), &nothing, &child{name: name, file: span{c, c + 1}})
+				err = w.compareKept(v, path, w.cached(name, c), span{c, c + 1})
 			}
 			c++
 		default:
 			if same = !w.cache.Holds(c, v.cache.hi, path); same {
-				err = w.compare(v, name, nil, &child{name: name, file: span{u, u + 1}}, &nothing)
+				err = w.compareKept(v, path, nil, span{})
 			}
 			u++
 		}
@@ -455,20 +508,34 @@ func (w *worker) sameNames(v *visit, times dirTimes) (done bool, err error) {
 			return false, err
 		}
 	}
-	if !same || dirs != subs {
+	if !same || dirs != was.subs {
 		w.own, w.changes, w.skips = w.own[:own], w.changes[:changes], w.skips[:skips]
 		w.pushed, w.probed = 0, false
 		return false, nil
 	}
 	w.unread.Add(1)
+	is.subs, is.alike = w.pushed, is.alike && !namesChange(w.changes[changes:])
 	switch {
 	case len(w.skips) > skips || w.probed:
-	case w.pushed == subs:
+	case is.subs == was.subs && is.alike == was.alike:
 		w.same = append(w.same, int32(known))
 	default:
-		w.dirs = append(w.dirs, dirState{dir, times, w.pushed})
+		w.dirs = append(w.dirs, is)
 	}
 	return true, nil
+}
+
+// compareKept is compare for a path that the private index has as a file, or
+// has not.
+func (w *worker) compareKept(v *visit, path []byte, entry *dirent, cache span) error {
+	if err := w.need(v); err != nil {
+		return err
+	}
+	name := path[len(v.place.path):]
+	user := span{w.user.Search(v.user.lo, path), 0}
+	for user.hi = user.lo; user.hi < v.user.hi && bytes.Equal(w.user.Path(user.hi), path); user.hi++ {
+	}
+	return w.compare(v, name, entry, &child{name: name, file: user}, &child{name: name, file: cache})
 }
 
 // cached is what a name was when the private index was made; nil if it was absent.
@@ -659,7 +726,7 @@ func (w *worker) tracked(v *visit, name []byte, entry *dirent, what kind, user, 
 }
 
 // ours is the entry that stands for a path: in a conflict, that of our side.
-func (w *walk) ours(s span) int {
+func (w *worker) ours(s span) int {
 	for i := s.lo; i < s.hi; i++ {
 		if stage := w.user.Stage(i); stage == 0 || stage == 2 {
 			return i
@@ -713,7 +780,7 @@ func (w *walk) believed(v *index.View, i int, written uint32) bool {
 	return r[36]|r[37]|r[38]|r[39] != 0 || bytes.Equal(v.ID(i), w.emptyBlob)
 }
 
-func (w *walk) believedOfUser(u int) bool {
+func (w *worker) believedOfUser(u int) bool {
 	return w.user.Stage(u) == 0 && !w.user.IntentToAdd(u) && w.believed(w.user, u, w.userTime)
 }
 
