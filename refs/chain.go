@@ -13,6 +13,7 @@ import (
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/memory"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
 )
 
@@ -324,8 +325,8 @@ func (w *walk) take(id string, data []byte) (c *Checkpoint, end bool, err error)
 	return c, !w.visit(c) || last, nil
 }
 
-// shortChain is how many commits are read one by one before git is started to
-// list the rest, which costs a process but less for each.
+// shortChain is how many commits are read one by one before the rest is read
+// ahead, or git started to list it: that costs more at first, but less for each.
 const shortChain = 32
 
 // newest is how many of a longer chain are read so, for those who look for
@@ -360,8 +361,48 @@ func (r *Repository) walkShort(ctx context.Context, w *walk) (next string, err e
 
 var errNoStart = errors.New("it has no start commit")
 
-// walkLong lets git list a chain.
+// walkLong reads the rest of a chain: by git where the store asks it anyway,
+// for one commit after the other.
 func (r *Repository) walkLong(ctx context.Context, w *walk, from string) error {
+	store, ok := r.objects.(*object.InProcess)
+	if !ok || r.git.Shallow {
+		return r.walkByGit(ctx, w, from)
+	}
+	var bad error // of a commit that could be read
+	end := false
+	err := store.Follow(ctx, from, previous, func(id string, kind object.Kind, data []byte) bool {
+		if kind != object.Commit {
+			bad = brokenChain(w.tip, fmt.Errorf("object %s is a %s", id, kind))
+		} else {
+			_, end, bad = w.take(id, data)
+		}
+		return !end && bad == nil
+	})
+	switch {
+	case bad != nil:
+		return bad
+	case err != nil:
+		return brokenChain(w.tip, err)
+	case !end:
+		return brokenChain(w.tip, errNoStart)
+	}
+	return nil
+}
+
+// previous is the first parent of a commit, "" if it has none.
+func previous(data []byte) string {
+	_, data, _ = bytes.Cut(data, []byte("\n"))
+	line, _, _ := bytes.Cut(data, []byte("\n"))
+	id, _ := bytes.CutPrefix(line, []byte("parent "))
+	if !object.IsID(string(id)) {
+		return ""
+	}
+	return string(id)
+}
+
+// walkByGit lets git list the rest of a chain, which ends where it has no more
+// of it.
+func (r *Repository) walkByGit(ctx context.Context, w *walk, from string) error {
 	// Else git writes each commit by itself, which takes twice as long.
 	p, err := r.git.Command(ctx, "rev-list", "--first-parent", "--header", from).WithEnv("GIT_FLUSH", "0").Start()
 	if err != nil {
@@ -424,6 +465,9 @@ func unindent(data []byte) []byte {
 	return data
 }
 
+// perCheckpoint is about how many bytes it takes to read one of a chain.
+const perCheckpoint = 2000
+
 // Chain returns the checkpoints of a chain in the order in which they were
 // saved, inherited ones first, each with its visit number, and the start
 // commit that all of it stands on. Start commits are left out.
@@ -432,6 +476,9 @@ func (r *Repository) Chain(ctx context.Context, tip string) (chain []*Checkpoint
 		if c.Kind == KindStart {
 			base = c
 		} else {
+			if len(chain) == 0 {
+				memory.Expect(c.Number * perCheckpoint)
+			}
 			chain = append(chain, c)
 		}
 		return true

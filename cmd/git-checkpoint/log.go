@@ -38,11 +38,13 @@ func runLog(c *call) error {
 	}
 	return c.in(func(w *worktree.Worktree) error {
 		n := 0
-		err := c.entries(w, c.arg(0), func(e worktree.Entry) bool {
+		var line []byte
+		err := c.entries(w, c.arg(0), func(e *worktree.Entry) bool {
 			if c.JSON() {
-				c.Object(nameEntry(e))
+				c.Object(nameEntry(*e))
 			} else {
-				c.Text(entryLine(&e, n))
+				line = entryLine(line, e, n)
+				c.Text(line)
 			}
 			n++
 			return !c.Broken()
@@ -101,7 +103,7 @@ func graphText(l *worktree.GraphLine, colour bool) string {
 
 // entries visits the checkpoints of a run, newest first. Lines show nothing of
 // their records.
-func (c *call) entries(w *worktree.Worktree, run string, yield func(worktree.Entry) bool) error {
+func (c *call) entries(w *worktree.Worktree, run string, yield func(*worktree.Entry) bool) error {
 	if c.JSON() {
 		return w.Log(c.ctx, run, yield)
 	}

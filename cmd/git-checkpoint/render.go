@@ -36,10 +36,10 @@ func count(n int, one, many string) string {
 }
 
 // entryLine is one checkpoint in a log; back is how far it is from the newest.
-// A log has thousands of them, so that it does without fmt.
-func entryLine(e *worktree.Entry, back int) string {
-	line := make([]byte, 0, 128)
-	line = append(line, short(e.Checkpoint)...)
+// A log has thousands of them, so that it does without fmt, and uses the room
+// that line has.
+func entryLine(line []byte, e *worktree.Entry, back int) []byte {
+	line = append(line[:0], short(e.Checkpoint)...)
 	line = append(line, "  @{"...)
 	line = strconv.AppendInt(line, int64(back), 10)
 	line = pad(append(line, '}'), shortID+2+6-len(line)-1)
@@ -55,7 +55,7 @@ func entryLine(e *worktree.Entry, back int) string {
 	if e.Inherited {
 		line = append(append(append(line, " (inherited from '"...), e.Run...), "')"...)
 	}
-	return string(append(bytes.TrimRight(line, " "), '\n'))
+	return append(bytes.TrimRight(line, " "), '\n')
 }
 
 // pad appends spaces, none where count is negative.

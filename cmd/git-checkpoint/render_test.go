@@ -158,7 +158,7 @@ func TestEntryLine(t *testing.T) {
 		{worktree.Entry{Run: "r", Checkpoint: idA, StepKind: "agent", At: at}, 1234567,
 			"aaaaaaaaaa  @{1234567} 2026-11-30 12:00:00  agent\n"},
 	} {
-		compare(t, "line", entryLine(&c.entry, c.back), c.want)
+		compare(t, "line", string(entryLine(nil, &c.entry, c.back)), c.want)
 	}
 }
 
@@ -184,9 +184,9 @@ func TestStatusIsPrinted(t *testing.T) {
 		{"only started", worktree.Status{Run: "r", RunStatus: "open", Checkpoint: idB, Entry: &worktree.Entry{StepKind: refs.KindStart}},
 			"run 'r': open\nstarted at bbbbbbbbbb, no checkpoint yet\nnothing changed since\n", ""},
 		{"staged", worktree.Status{Run: "r", RunStatus: "completed", Archived: true, Checkpoint: idA, Entry: entry, IndexChanged: true},
-			"run 'r': completed, archived\n" + entryLine(entry, 0) + "no file changed since, but what is staged\n", ""},
+			"run 'r': completed, archived\n" + string(entryLine(nil, entry, 0)) + "no file changed since, but what is staged\n", ""},
 		{"changed", worktree.Status{Run: "r", RunStatus: "open", Checkpoint: idA, Entry: entry, Changed: []string{"a\nb"}, UndoAvailable: 1, RedoAvailable: 1},
-			"run 'r': open\n" + entryLine(entry, 0) + "1 path changed since:\n  \"a\\nb\"\n",
+			"run 'r': open\n" + string(entryLine(nil, entry, 0)) + "1 path changed since:\n  \"a\\nb\"\n",
 			"hint: git checkpoint undo takes back the last restore, rewind or switch\nhint: git checkpoint redo goes forward again\n"},
 		{"interrupted", worktree.Status{RestoreInProgress: &worktree.RestoreInProgress{Operation: "restore", Checkpoint: idA, At: at}},
 			"interrupted: restore of aaaaaaaaaa, begun 2026-11-30 12:00:00\nno current run\n",

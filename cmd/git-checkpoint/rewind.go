@@ -81,8 +81,8 @@ func runRewind(c *call) error {
 func runRewindList(c *call) error {
 	return c.in(func(w *worktree.Worktree) error {
 		var entries []worktree.Entry
-		err := c.entries(w, c.arg(0), func(e worktree.Entry) bool {
-			entries = append(entries, e)
+		err := c.entries(w, c.arg(0), func(e *worktree.Entry) bool {
+			entries = append(entries, *e)
 			return true
 		})
 		if err != nil {
@@ -92,7 +92,7 @@ func runRewindList(c *call) error {
 			if c.JSON() {
 				c.Object(nameEntry(e))
 			} else {
-				c.Printf("%s", entryLine(&e, i))
+				c.Text(entryLine(nil, &e, i))
 			}
 		}
 		if len(entries) == 0 {

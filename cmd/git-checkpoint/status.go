@@ -66,7 +66,7 @@ func (c *call) status(s *worktree.Status) {
 	}
 	c.Printf("run '%s': %s\n", s.Run, runState(&worktree.RunInfo{Status: s.RunStatus, Archived: s.Archived}))
 	if s.Entry != nil && s.Entry.StepKind != refs.KindStart {
-		c.Printf("%s", entryLine(s.Entry, 0))
+		c.Text(entryLine(nil, s.Entry, 0))
 	} else {
 		c.Printf("started at %s, no checkpoint yet\n", short(s.Checkpoint))
 	}
@@ -116,7 +116,7 @@ func (c *call) runStatus(r *worktree.RunInfo) {
 	}
 	c.Printf("%s of its own\n", count(r.Checkpoints, "checkpoint", "checkpoints"))
 	for i := range r.Entries {
-		c.Printf("%s", entryLine(&r.Entries[i], i))
+		c.Text(entryLine(nil, &r.Entries[i], i))
 	}
 }
 

@@ -45,6 +45,8 @@ func (h hasher) id() (id Hash, err error) {
 }
 
 // objectHeader is what git puts before a content that it hashes or stores loose.
-func objectHeader(kind Kind, size int64) []byte {
-	return append(strconv.AppendInt([]byte(kind+" "), size, 10), 0)
+func objectHeader(kind Kind, size int64) []byte { return appendHeader(nil, kind, size) }
+
+func appendHeader(to []byte, kind Kind, size int64) []byte {
+	return append(strconv.AppendInt(append(append(to, kind...), ' '), size, 10), 0)
 }

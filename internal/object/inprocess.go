@@ -3,6 +3,8 @@ package object
 import (
 	"bytes"
 	"context"
+	"crypto/sha1"
+	"hash"
 	"os"
 	"path/filepath"
 	"time"
@@ -20,6 +22,8 @@ type InProcess struct {
 	objects string
 	packs   *packReader
 	program *Program // started on first use
+	sum     hash.Hash
+	scratch []byte
 }
 
 // NewInProcess returns the in-process store of a repository. Native says where it is exact.
@@ -35,25 +39,50 @@ func NewInProcess(repo *git.Repo) *InProcess {
 
 // Read implements Store.
 func (s *InProcess) Read(ctx context.Context, id string) (Kind, []byte, error) {
+	kind, data, shared, err := s.peek(ctx, id)
+	if shared {
+		data = bytes.Clone(data)
+	}
+	return kind, data, err
+}
+
+// peek is Read; shared data is not to be changed.
+func (s *InProcess) peek(ctx context.Context, id string) (kind Kind, data []byte, shared bool, err error) {
 	if kind, data, ok := s.queued(id); ok {
-		return kind, data, nil
+		return kind, data, false, nil
 	}
 	h, ok := ParseHash(id)
 	if !ok {
-		return "", nil, missing(id)
+		return "", nil, false, missing(id)
 	}
-	kind, data, err := s.packs.read(h)
+	kind, data, err = s.packs.read(h)
+	shared = err == nil
 	if err != nil {
 		kind, data, err = readLoose(loosePath(s.objects, id))
 	}
 	if err != nil {
 		s.packs.packs.list() // a gc may have moved it to a pack just now
 		kind, data, err = s.packs.read(h)
+		shared = err == nil
 	}
-	if err == nil && ID(s.format, kind, data) == id {
-		return kind, data, nil
+	if err == nil && s.is(h, kind, data) {
+		return kind, data, shared, nil
 	}
-	return s.byProgram(ctx, id)
+	kind, data, err = s.byProgram(ctx, id)
+	return kind, data, false, err
+}
+
+// is says whether an object is the one that an id says.
+func (s *InProcess) is(id Hash, kind Kind, data []byte) bool {
+	if s.sum == nil {
+		s.sum = sha1.New()
+	}
+	s.sum.Reset()
+	s.scratch = appendHeader(s.scratch[:0], kind, int64(len(data)))
+	s.sum.Write(s.scratch)
+	s.sum.Write(data)
+	s.scratch = s.sum.Sum(s.scratch[:0])
+	return string(s.scratch) == string(id[:])
 }
 
 // Has says whether an object exists, or was put.

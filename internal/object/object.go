@@ -233,9 +233,9 @@ func (c *CommitObject) Encode() []byte {
 }
 
 // ParseCommit reads a commit's content.
-func ParseCommit(data []byte) (*CommitObject, error) {
+func ParseCommit(data []byte) (c CommitObject, err error) {
 	head, message, _ := strings.Cut(string(data), "\n\n")
-	c := &CommitObject{Message: message}
+	c.Message = message
 	for line := range strings.SplitSeq(head, "\n") {
 		key, value, _ := strings.Cut(line, " ")
 		switch key {
@@ -243,7 +243,10 @@ func ParseCommit(data []byte) (*CommitObject, error) {
 			c.Tree = value
 		case "parent":
 			if !IsID(value) {
-				return nil, fmt.Errorf("parse commit: parent '%s' is no object id", value)
+				return c, fmt.Errorf("parse commit: parent '%s' is no object id", value)
+			}
+			if c.Parents == nil {
+				c.Parents = make([]string, 0, 2) // what a checkpoint has, or three
 			}
 			c.Parents = append(c.Parents, value)
 		case "author":
@@ -253,7 +256,7 @@ func ParseCommit(data []byte) (*CommitObject, error) {
 		}
 	}
 	if !IsID(c.Tree) {
-		return nil, fmt.Errorf("parse commit: no tree")
+		return c, fmt.Errorf("parse commit: no tree")
 	}
 	return c, nil
 }

@@ -2,7 +2,6 @@ package object
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"os"
 
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+
 	"github.com/klauspost/compress/zlib"
 )
 
@@ -94,6 +94,7 @@ type packReader struct {
 	cache packCache
 	in    *bufio.Reader
 	zlib  io.ReadCloser
+	head  [maxEntryHead]byte
 }
 
 func newPackReader(objects string) *packReader {
@@ -101,7 +102,7 @@ func newPackReader(objects string) *packReader {
 }
 
 // read returns an object of a pack; the error is ErrMissing if none has it.
-// Its id is for the caller to check.
+// Its id is for the caller to check. The cache has the same data.
 func (r *packReader) read(id Hash) (kind Kind, data []byte, err error) {
 	err = ErrMissing
 	for _, p := range r.packs.current() {
@@ -110,7 +111,7 @@ func (r *packReader) read(id Hash) (kind Kind, data []byte, err error) {
 			continue
 		}
 		if kind, data, err = r.at(p, offset); err == nil {
-			return kind, bytes.Clone(data), nil // the cache keeps the other
+			return kind, data, nil
 		}
 	}
 	return "", nil, err
@@ -166,12 +167,11 @@ func (r *packReader) inflate(p *packIndex, offset int64) (e entry, content []byt
 	if err != nil {
 		return e, nil, err
 	}
-	head := make([]byte, maxEntryHead)
-	n, err := f.ReadAt(head, offset)
+	n, err := f.ReadAt(r.head[:], offset)
 	if err != nil && err != io.EOF {
 		return e, nil, err
 	}
-	if e, err = parseEntry(head[:n]); err != nil {
+	if e, err = parseEntry(r.head[:n]); err != nil {
 		return e, nil, err
 	}
 	begin := offset + e.length
@@ -215,10 +215,12 @@ func (r *packReader) close() {
 }
 
 // packCache keeps objects that may be the bases of others: those used last,
-// between one and two times the limit.
+// between one and two times the limit. Or it has a number of slots, which keep
+// copies, and takes no more memory than these need.
 type packCache struct {
 	young, old map[place]cached
 	size       int // of the young
+	slots      []slot
 }
 
 type place struct {
@@ -231,6 +233,11 @@ type cached struct {
 	data []byte
 }
 
+type slot struct {
+	place
+	cached
+}
+
 // cacheLimit holds the trees and commits of a command; cacheLargest keeps one
 // object from taking the place of all others.
 const (
@@ -240,6 +247,12 @@ const (
 
 func (c *packCache) get(p *packIndex, offset int64) (Kind, []byte) {
 	at := place{p, offset}
+	if c.slots != nil {
+		if s := c.slot(offset); s.place == at {
+			return s.kind, s.data
+		}
+		return "", nil
+	}
 	if o, ok := c.young[at]; ok {
 		return o.kind, o.data
 	}
@@ -254,9 +267,19 @@ func (c *packCache) put(p *packIndex, offset int64, kind Kind, data []byte) {
 	if len(data) > cacheLargest {
 		return
 	}
+	if c.slots != nil {
+		s := c.slot(offset)
+		*s = slot{place{p, offset}, cached{kind, append(s.data[:0], data...)}}
+		return
+	}
 	if c.young == nil || c.size > cacheLimit {
 		c.young, c.old, c.size = map[place]cached{}, c.young, 0
 	}
 	c.young[place{p, offset}] = cached{kind, data}
 	c.size += len(data)
+}
+
+// slot is where an object is kept, if it is.
+func (c *packCache) slot(offset int64) *slot {
+	return &c.slots[uint64(offset)*0x9e3779b97f4a7c15>>32%uint64(len(c.slots))]
 }

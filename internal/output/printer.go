@@ -55,7 +55,7 @@ func (p *Printer) Printf(format string, args ...any) {
 }
 
 // Text prints a part of a result for people as it is.
-func (p *Printer) Text(text string) { p.out.WriteString(text) }
+func (p *Printer) Text(text []byte) { p.out.Write(text) }
 
 // Object prints a result for programs: one JSON object on one line.
 func (p *Printer) Object(v any) {

@@ -642,7 +642,7 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 		} else {
 			e.SkipWorktree = false
 		}
-		if e.Stage != 0 || e.IntentToAdd || w.hidden[e.Path] || strict && fi != nil && e.Stat != index.StatOf(fi) {
+		if e.Stage != 0 || e.IntentToAdd || (w.hidden[e.Path] || strict) && fi != nil && e.Stat != index.StatOf(fi) {
 			e.Stat = index.Stat{}
 		}
 		e.Stage, e.AssumeUnchanged, e.IntentToAdd = 0, false, false

@@ -116,16 +116,16 @@ func (w *Worktree) RunStatus(ctx context.Context, run string) (*RunInfo, error) 
 	if live && info.Status == notes.Interrupted {
 		info.Status = notes.Running
 	}
-	err = w.Log(ctx, run, func(e Entry) bool {
-		info.Entries = append(info.Entries, e)
+	err = w.Log(ctx, run, func(e *Entry) bool {
+		info.Entries = append(info.Entries, *e)
 		return true
 	})
 	return info, err
 }
 
 // Log visits the checkpoints of a run, newest first, inherited ones too. An
-// empty run is the current one.
-func (w *Worktree) Log(ctx context.Context, run string, yield func(Entry) bool) error {
+// empty run is the current one. An entry is good until yield returns.
+func (w *Worktree) Log(ctx context.Context, run string, yield func(*Entry) bool) error {
 	tip, err := w.tipOf(ctx, run)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (w *Worktree) Log(ctx context.Context, run string, yield func(Entry) bool) 
 // entries have from their notes alone, Artifacts and Skipped, may be missing.
 // Only the newest records are looked at, so that damage done lately is warned
 // of; Verify looks at all.
-func (w *Worktree) Outline(ctx context.Context, run string, yield func(Entry) bool) error {
+func (w *Worktree) Outline(ctx context.Context, run string, yield func(*Entry) bool) error {
 	tip, err := w.tipOf(ctx, run)
 	if err != nil {
 		return err
@@ -167,17 +167,18 @@ func (w *Worktree) Outline(ctx context.Context, run string, yield func(Entry) bo
 
 // entries visits the checkpoints of a chain, newest first, with the records of
 // the newest count. have are those that were read already, by run.
-func (w *Worktree) entries(ctx context.Context, chain []*refs.Checkpoint, count int, have map[string]records, yield func(Entry) bool) error {
+func (w *Worktree) entries(ctx context.Context, chain []*refs.Checkpoint, count int, have map[string]records, yield func(*Entry) bool) error {
 	slices.Reverse(chain)
 	if err := w.chainRecords(ctx, chain[:min(len(chain), count)], have); err != nil {
 		return err
 	}
+	var e Entry
 	for _, c := range chain {
-		e := entryOf(c)
+		e = entryOf(c)
 		if r, ok := have[c.Run][c.ID]; ok {
 			w.apply(&e, r)
 		}
-		if !yield(e) {
+		if !yield(&e) {
 			break
 		}
 	}

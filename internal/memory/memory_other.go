@@ -1,0 +1,7 @@
+//go:build !linux
+
+package memory
+
+// Expect is told how many bytes the program is about to allocate. Only on Linux
+// there is something to be done about it.
+func Expect(int) {}
