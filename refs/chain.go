@@ -13,8 +13,8 @@ import (
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
-	"github.com/git-checkpoint/git-checkpoint/internal/memory"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/pages"
 )
 
 // The kinds of checkpoint.
@@ -477,7 +477,7 @@ func (r *Repository) Chain(ctx context.Context, tip string) (chain []*Checkpoint
 			base = c
 		} else {
 			if len(chain) == 0 {
-				memory.Expect(c.Number * perCheckpoint)
+				pages.Expect(c.Number * perCheckpoint)
 			}
 			chain = append(chain, c)
 		}

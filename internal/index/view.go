@@ -226,6 +226,9 @@ func (v *View) Checksum() []byte { return v.data[len(v.data)-hashSize:] }
 // Len is the number of entries.
 func (v *View) Len() int { return len(v.table) / 4 }
 
+// Size is that of the file.
+func (v *View) Size() int { return len(v.data) }
+
 // at is where an entry is in data.
 func (v *View) at(i int) int { return int(binary.BigEndian.Uint32(v.table[4*i:])) }
 
@@ -405,7 +408,7 @@ type Edit struct {
 // which are sorted by path, and where the entries of the edits are in it. It
 // has no cache tree, and zeros for a checksum: see Seal.
 func (v *View) Splice(edits []Edit) (data []byte, at []int) {
-	size := len(v.data) + hashSize
+	size := len(v.data) + len(v.data)/16 + hashSize // with room for what Keep adds
 	version := max(v.version, 2)
 	for i := range edits {
 		size += entrySize + 2 + len(edits[i].Path) + 8

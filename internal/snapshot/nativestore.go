@@ -18,6 +18,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/pages"
 	"github.com/git-checkpoint/git-checkpoint/internal/parallel"
 )
 
@@ -290,6 +291,7 @@ func (t *native) assemble() error {
 			}
 		}
 	} else if len(edits) > 0 || !t.cached || more {
+		pages.Expect(2 * t.base.Size())
 		var at []int
 		t.data, at = t.base.Splice(edits)
 		t.news = t.blurRacy(edits, at) || more || !t.cached

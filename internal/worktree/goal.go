@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/pages"
 	"github.com/git-checkpoint/git-checkpoint/internal/restore"
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
 	"github.com/git-checkpoint/git-checkpoint/notes"
@@ -218,6 +221,10 @@ func (w *Worktree) skippedBy(ctx context.Context, c *refs.Checkpoint, op *operat
 	return leave, nil
 }
 
+// listsOfFiles is how many times the size of the index it takes about to list
+// the files that there are, those that are to be, and the difference.
+const listsOfFiles = 12
+
 // plan takes the snapshot that becomes the safety checkpoint, together with
 // all that stands in the way, and compares it with the goal.
 func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*captured, *restore.Plan, error) {
@@ -232,6 +239,9 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 	}
 	leftovers := restore.Leftovers(w.git, g.files.Interrupted)
 	options.Force = slices.Concat(g.files.Interrupted, leftovers, g.force)
+	if info, err := os.Stat(filepath.Join(w.git.Dir, "index")); err == nil {
+		pages.Expect(listsOfFiles * int(info.Size()))
+	}
 	end := git.Span("restore: snapshot")
 	now, err := w.capture(ctx, options)
 	end()

@@ -1,5 +1,5 @@
-// Package memory knows how the system gives memory to the program.
-package memory
+// Package pages knows how the system gives memory to the program.
+package pages
 
 import (
 	"runtime"
