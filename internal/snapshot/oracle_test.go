@@ -129,6 +129,17 @@ func TestTakersAgreeOnCases(t *testing.T) {
 		"what is asked for in an ignored repository that is looked into": {Options{Force: []string{"a/g"}}, []string{
 			`mkdir a; echo 1 >a/f; git add .; echo a >.gitignore; git init -q a; git -C a -c user.name=a -c user.email=a commit -q --allow-empty -m 1; echo 1 >a/g`,
 		}},
+		"a directory that is known is not tracked any more, and then a repository": {steps: []string{
+			`mkdir a b; echo 1 >a/f; echo 1 >b/f; git add .; touch -d '1 hour ago' */f; sleep 1.1`, `git update-index -q --refresh`, `git rm -q -r --cached a`, `true`,
+			`git init -q a; git -C a -c user.name=a -c user.email=a commit -q --allow-empty -m 1`, `rm -r a/.git`,
+		}},
+		"the user's index has other names in a directory that is known": {steps: []string{
+			`mkdir a b; echo 1 >a/f; echo 1 >a/g; echo 1 >b/f; git add .; touch -d '1 hour ago' */?; sleep 1.1`, `true`, `git rm -q --cached a/f`, `echo a/f >.git/info/exclude`, `git add -f a/f`, `echo 2 >a/f`,
+			`git update-index --force-remove b/f; git update-index --add --cacheinfo 100644,$(git rev-parse :a/g),b/new`, `rm a/g`, `true`,
+		}},
+		"a directory that is known becomes a link, and a directory again": {steps: []string{
+			`mkdir a a/b c; echo 1 >a/b/f; echo 1 >c/f; git add .; touch -d '1 hour ago' a/b/f c/f; sleep 1.1`, `true`, `mv a d; ln -s d a`, `true`, `rm a; mv d a`, `mv a/b a/e; ln -s e a/b`,
+		}},
 		"a repository that is looked into for a tracked file that is gone": {Options{Exclude: []string{"no"}}, []string{
 			`mkdir a; echo 1 >a/f; git add .; rm a/f; git init -q a; git -C a -c user.name=a -c user.email=a commit -q --allow-empty -m 1; echo 2 >a/g`,
 		}},
