@@ -202,7 +202,7 @@ func (w *work) findPlain(stored map[string]bool) {
 			return // git reads it from the index
 		}
 	}
-	c, err := newConverter(w.repo)
+	c, err := newConverter(w.repo, func(path string) (bool, error) { return w.below(path), nil })
 	for p := range stored {
 		if e, ok := w.out.Files.Lookup(p, 0); ok && (e.Mode == index.ModeSymlink || err == nil && c.plain(p)) {
 			w.plain[p] = true

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,17 +15,20 @@ import (
 
 // converter knows which files git may convert when it stores them (gitattributes(5)).
 type converter struct {
-	top    string
-	every  attributes.Conversion // core.autocrlf: of every file
-	shared []*attributes.File    // those that hold everywhere
+	top string
+	// indexed says whether the user's index has a path. git reads attributes from
+	// there where they are not on disk, until it takes them out of its own index.
+	indexed func(path string) (bool, error)
+	every   attributes.Conversion // core.autocrlf: of every file
+	shared  []*attributes.File    // those that hold everywhere
 
 	mu    sync.Mutex
 	rules attributes.Rules
 	dirs  map[string]*attributes.File // the .gitattributes of directories, by their paths with '/' at the end
 }
 
-func newConverter(repo *git.Repo) (*converter, error) {
-	c := &converter{top: repo.Top, dirs: map[string]*attributes.File{}}
+func newConverter(repo *git.Repo, indexed func(path string) (bool, error)) (*converter, error) {
+	c := &converter{top: repo.Top, indexed: indexed, dirs: map[string]*attributes.File{}}
 	if v, ok := repo.Config.Get("core.autocrlf"); ok {
 		if yes, err := git.ParseBool(v); yes || err != nil { // "input"
 			c.every = attributes.LineEndings | attributes.ByIndex
@@ -143,6 +147,11 @@ func (c *converter) dir(dir string) (*attributes.File, error) {
 	data, err := readNoFollow(filepath.Join(c.top, filepath.FromSlash(dir), ".gitattributes"))
 	if err != nil && !gone(err) {
 		return nil, asidef("read '%s.gitattributes': %v", dir, err)
+	}
+	if err != nil {
+		if is, err := c.indexed(dir + ".gitattributes"); is || err != nil {
+			return nil, cmp.Or(err, asidef("'%s.gitattributes' is in the index, but not on disk", dir))
+		}
 	}
 	f = c.rules.Parse(data, dir)
 	c.dirs[dir] = f

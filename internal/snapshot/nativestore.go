@@ -101,7 +101,7 @@ func (t *native) storeAll(ctx context.Context, todo []*change) error {
 		return nil
 	}
 	var err error
-	if t.convert, err = newConverter(t.repo); err != nil {
+	if t.convert, err = newConverter(t.repo, t.inUser); err != nil {
 		return err
 	}
 	return parallel.Each(len(todo), func(i int) error {
@@ -110,6 +110,19 @@ func (t *native) storeAll(ctx context.Context, todo []*change) error {
 		}
 		return t.storeOne(todo[i])
 	})
+}
+
+// inUser says whether the user's index has a path. Of most directories the
+// private index knows that, so that the other need not be read.
+func (t *native) inUser(path string) (bool, error) {
+	dir := path[:strings.LastIndexByte(path, '/')+1]
+	if i := t.known.find(dir); i >= 0 && t.settled && t.found.User.Dirs && t.known.state(i).alike {
+		return t.base.Find(path) >= 0, nil
+	}
+	if err := t.needUser(); err != nil {
+		return false, err
+	}
+	return t.user.Find(path) >= 0, nil
 }
 
 // storeOne stores one file or link, or marks it for git.

@@ -140,6 +140,9 @@ func TestTakersAgreeOnCases(t *testing.T) {
 		"a directory that is known becomes a link, and a directory again": {steps: []string{
 			`mkdir a a/b c; echo 1 >a/b/f; echo 1 >c/f; git add .; touch -d '1 hour ago' a/b/f c/f; sleep 1.1`, `true`, `mv a d; ln -s d a`, `true`, `rm a; mv d a`, `mv a/b a/e; ln -s e a/b`,
 		}},
+		"attributes that only the index has": {steps: []string{
+			`echo '* text=auto' >.gitattributes; mkdir a; echo 1 >a/f; git add .; rm .gitattributes`, `printf '1\r\n' >g`, `printf '2\r\n' >a/f; printf '3\r\n' >a/h`, `git rm -q --cached .gitattributes; printf '4\r\n' >i`,
+		}},
 		"a repository that is looked into for a tracked file that is gone": {Options{Exclude: []string{"no"}}, []string{
 			`mkdir a; echo 1 >a/f; git add .; rm a/f; git init -q a; git -C a -c user.name=a -c user.email=a commit -q --allow-empty -m 1; echo 2 >a/g`,
 		}},
