@@ -46,9 +46,16 @@ func deflateTo(out *bytes.Buffer, data []byte, last bool) {
 	deflaters.Put(w)
 }
 
+// large is the size of a content that may be larger than any buffer yet, which
+// would grow step by step.
+const large = 1 << 20
+
 // deflate compresses a content into out.
 func deflate(out *bytes.Buffer, kind Kind, data []byte) deflated {
 	out.Reset()
+	if len(data) >= large {
+		grow(out, len(data)+len(data)/1000+64) // more it cannot become
+	}
 	deflateTo(out, data, true)
 	return deflated{kind, int64(len(data)), out.Bytes(), adler32.Checksum(data)}
 }

@@ -23,6 +23,7 @@ type packWriter struct {
 	f       *os.File
 	out     *bufio.Writer
 	end     int64 // of what was written
+	begun   int64 // how much of it the disk has begun to write
 	crc     uint32
 	entries []packEntry
 }
@@ -34,6 +35,9 @@ type packEntry struct {
 }
 
 const packHeaderLen = 12
+
+// writeEarly is after how many bytes the disk begins to write.
+const writeEarly = 16 << 20
 
 func newPackWriter(objects string) (*packWriter, error) {
 	dir := filepath.Join(objects, "pack")
@@ -59,6 +63,10 @@ func createTemporary(dir, prefix string) (*os.File, error) {
 func (p *packWriter) Write(b []byte) (int, error) {
 	n, err := p.out.Write(b)
 	p.end += int64(n)
+	if there := p.end - int64(p.out.Buffered()); there-p.begun >= writeEarly {
+		startWriting(p.f, p.begun, there-p.begun)
+		p.begun = there
+	}
 	p.crc = crc32.Update(p.crc, crc32.IEEETable, b)
 	return n, err
 }
@@ -82,7 +90,7 @@ func (p *packWriter) takeBack(offset int64) error {
 	if err := p.f.Truncate(offset); err != nil {
 		return err
 	}
-	p.end = offset
+	p.end, p.begun = offset, min(p.begun, offset)
 	_, err := p.f.Seek(offset, io.SeekStart)
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
+	"github.com/git-checkpoint/git-checkpoint/internal/pages"
 )
 
 // ErrChanged is matched by the error of a file that is not what it was when
@@ -122,7 +123,7 @@ func (w *Writer) File(path string, fi fs.FileInfo) (Hash, error) {
 	b := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(b)
 	b.Reset()
-	b.Grow(int(size) + 1)
+	grow(b, int(size)+1)
 	data := b.AvailableBuffer()[:size+1] // one more, to see that there is no more
 	n, err := io.ReadFull(f, data)
 	switch {
@@ -132,6 +133,15 @@ func (w *Writer) File(path string, fi fs.FileInfo) (Hash, error) {
 		return Hash{}, err
 	}
 	return w.Put(Blob, data[:size])
+}
+
+// grow gives an empty buffer room, in huge pages where it is much.
+func grow(b *bytes.Buffer, n int) {
+	if b.Cap() < n {
+		room := make([]byte, 0, n)
+		pages.Large(room)
+		*b = *bytes.NewBuffer(room)
+	}
 }
 
 func changed(path string) error {

@@ -24,11 +24,18 @@ func Expect(bytes int) {
 		return
 	}
 	room := make([]byte, bytes)
+	Large(room)
+	runtime.KeepAlive(room)
+	runtime.GC()
+}
+
+// Large is told of new memory of which all is going to be used: where it is
+// many pages, the system is asked for huge ones.
+func Large(room []byte) {
+	room = room[:cap(room)]
 	begin := uintptr(unsafe.Pointer(unsafe.SliceData(room)))
-	if skip := int(-begin & (hugePage - 1)); skip < len(room) {
+	if skip := int(-begin & (hugePage - 1)); skip+hugePage <= len(room) {
 		// Without huge pages this is an error, and all is as it was.
 		_ = unix.Madvise(room[skip:], unix.MADV_HUGEPAGE)
 	}
-	runtime.KeepAlive(room)
-	runtime.GC()
 }

@@ -3,5 +3,8 @@
 package pages
 
 // Expect is told how many bytes the program is about to allocate. Only on Linux
-// there is something to be done about it.
+// something is done about it.
 func Expect(int) {}
+
+// Large is told of new memory of which all is going to be used.
+func Large([]byte) {}
