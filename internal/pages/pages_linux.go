@@ -12,6 +12,9 @@ import (
 // the system passes over what is asked here.
 const hugePage = 2 << 20
 
+// most is how much is asked for at once: what is expected may be wrong.
+const most = 256 << 20
+
 // Expect is told how many bytes the program is about to allocate, in many
 // pieces. Memory comes from the system in pages of 4 KiB, and the first touch
 // of each is a fault: a microsecond on some machines, ten on others, for each
@@ -23,7 +26,7 @@ func Expect(bytes int) {
 	if bytes < 4*hugePage {
 		return
 	}
-	room := make([]byte, bytes)
+	room := make([]byte, min(bytes, most))
 	Large(room)
 	runtime.KeepAlive(room)
 	runtime.GC()

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -34,4 +35,11 @@ func TestExpect(t *testing.T) {
 		}
 	}
 	t.Skip("the memory is in no mapping that the system tells of")
+}
+
+// What is expected may be wrong: it is nothing that memory runs out by.
+func TestExpectTooMuch(t *testing.T) {
+	for _, bytes := range []int{-1, math.MinInt, math.MaxInt} {
+		Expect(bytes)
+	}
 }

@@ -375,7 +375,7 @@ func (w *work) fromUser(e index.Entry, cached map[string]index.Entry) (entry ind
 		e.Stat = index.Stat{}
 	case ok && old.Stat == e.Stat && e.Stat != (index.Stat{}):
 		// Both know the file as it is; git's word on its content counts.
-	case ok && !old.SkipWorktree && w.trusts(old):
+	case ok && !old.SkipWorktree && e.Mode != index.ModeGitlink && w.trusts(old):
 		e.Stat, e.ID, e.Mode = old.Stat, old.ID, old.Mode
 	}
 	e.Stage, e.AssumeUnchanged, e.SkipWorktree, e.IntentToAdd = 0, false, false, false

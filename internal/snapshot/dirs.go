@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 )
@@ -135,7 +136,8 @@ func (t *dirTable) find(path string) int {
 // digestRules stands for the ignore rules that are in no file of the tree.
 func digestRules(o *Options, files [][]byte) (sum [32]byte) {
 	h := sha256.New()
-	fmt.Fprintf(h, "2 %q %d\n", o.Exclude, o.MaxFileSize)
+	// Another user may not be able to read the same directories.
+	fmt.Fprintf(h, "2 %q %d %d\n", o.Exclude, o.MaxFileSize, os.Geteuid())
 	for _, data := range files {
 		fmt.Fprintf(h, "%d\n%s", len(data), data)
 	}

@@ -143,6 +143,15 @@ func TestTakersAgreeOnCases(t *testing.T) {
 		"attributes that only the index has": {steps: []string{
 			`echo '* text=auto' >.gitattributes; mkdir a; echo 1 >a/f; git add .; rm .gitattributes`, `printf '1\r\n' >g`, `printf '2\r\n' >a/f; printf '3\r\n' >a/h`, `git rm -q --cached .gitattributes; printf '4\r\n' >i`,
 		}},
+		"a submodule that is not there moves on": {steps: []string{
+			`mkdir sub; git update-index --add --cacheinfo 160000,1111111111111111111111111111111111111111,sub`, `git update-index --cacheinfo 160000,2222222222222222222222222222222222222222,sub`,
+		}},
+		"a submodule that moved on goes": {steps: []string{
+			`git init -q o; git -C o -c user.name=a -c user.email=a commit -q --allow-empty -m 1; git add o`, `git -C o -c user.name=a -c user.email=a commit -q --allow-empty -m 2`, `rm -r o/.git`,
+		}},
+		"ignore rules that are too large to be saved change": {Options{MaxFileSize: 10}, []string{
+			`mkdir s; echo 1 >s/f; echo 1 >s/x.o; git add s/f; touch -d '1 hour ago' s/f; printf '*.o # long enough\n*.o\n' >.gitignore; sleep 1.1`, `true`, `printf '*.o # long enough\n*.p\n' >.gitignore`,
+		}},
 		"a repository that is looked into for a tracked file that is gone": {Options{Exclude: []string{"no"}}, []string{
 			`mkdir a; echo 1 >a/f; git add .; rm a/f; git init -q a; git -C a -c user.name=a -c user.email=a commit -q --allow-empty -m 1; echo 2 >a/g`,
 		}},
@@ -579,6 +588,20 @@ func (w *world) act() {
 	}
 }
 
+// gitlink is a path that the index has as a commit, or the name of another one
+// for which there is an empty directory.
+func (w *world) gitlink() string {
+	out, _ := w.try("ls-files", "-z", "--stage")
+	for entry := range strings.SplitSeq(out, "\x00") {
+		if meta, path, _ := strings.Cut(entry, "\t"); strings.HasPrefix(meta, "160000") && w.rng.IntN(3) > 0 {
+			return path
+		}
+	}
+	name := w.name()
+	os.MkdirAll(w.p(name), 0o777)
+	return name
+}
+
 // runGit does something by git.
 func (w *world) runGit() {
 	name := w.existing(isThere)
@@ -595,6 +618,7 @@ func (w *world) runGit() {
 		{"sparse-checkout", "set", "a", "d"}, {"sparse-checkout", "disable"}, {"gc", "-q"}, {"repack", "-a", "-d", "-q"}, {"clean", "-f", "-d", "-q"}, {"read-tree", "HEAD"},
 		{"add", "--renormalize", "."}, {"checkout", "-q", "--", name}, {"restore", "-q", "--staged", "--", name}, {"update-index", "--force-remove", "--", name},
 		{"update-index", "--add", "--cacheinfo", "100644", w.crlf, name}, {"update-index", "--add", "--cacheinfo", "100644", w.crlf, w.name()}, {"worktree", "add", "-q", "--detach", fmt.Sprint("a/w", w.rng.IntN(9))}, {"mv", "--", name, w.name()},
+		{"update-index", "--add", "--cacheinfo", fmt.Sprintf("160000,%040d,%s", 1+w.rng.IntN(3), w.gitlink())}, {"update-index", "--cacheinfo", fmt.Sprintf("160000,%040d,%s", 1+w.rng.IntN(3), w.gitlink())},
 	}
 	args := pick(w, lines)
 	_, err := w.try(args...)
@@ -828,7 +852,13 @@ func (w *world) hasIgnoredAttributes() bool {
 		list = append(list, "--exclude="+pattern)
 	}
 	out := w.git(append(list, "--", "*.gitattributes")...)
-	return out != "" || w.options.Omit != nil || w.options.MaxFileSize != 0
+	if out != "" || w.options.Omit != nil {
+		return true
+	}
+	return w.options.MaxFileSize > 0 && w.existing(func(d fs.DirEntry) bool {
+		fi, err := d.Info()
+		return d.Name() == ".gitattributes" && (err != nil || fi.Size() > w.options.MaxFileSize)
+	}) != ""
 }
 
 // differs says how a snapshot's tree differs from another.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/fault"
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
@@ -31,6 +32,7 @@ type private struct {
 	kept  string   // its path from one save to the next
 	env   []string // for git, where objects go to a scratch directory
 	print string   // see fingerprint
+	begun time.Time
 	unmap []func() // what is to be called at the end, the last one first
 }
 
@@ -78,7 +80,7 @@ func (k userKey) sameFile(other userKey) bool {
 
 func openPrivate(repo *git.Repo, scratch bool) (*private, error) {
 	home := filepath.Join(repo.Dir, "checkpoint")
-	p := &private{repo: repo, dir: home, kept: filepath.Join(home, "index"), print: fingerprint(repo)}
+	p := &private{begun: time.Now(), repo: repo, dir: home, kept: filepath.Join(home, "index"), print: fingerprint(repo)}
 	if scratch {
 		dir, err := os.MkdirTemp("", "git-checkpoint-")
 		if err != nil {
@@ -178,6 +180,11 @@ func (p *private) loadKey(key string) (k cacheKey, ok bool) {
 // keep makes the index that was written, if one was, that of a checkpoint.
 func (p *private) keep(k cacheKey, written bool) error {
 	k.Fingerprint = p.print
+	if strings.Trim(k.User.Checksum, "0") == "" && k.User.Time >= p.begun.Add(-time.Second).UnixNano() {
+		// Without a checksum (index.skipHash) it may have been written once more
+		// since it was read, and have the same size and time.
+		k.User = userKey{}
+	}
 	data, err := json.Marshal(k)
 	if err != nil {
 		return failed("keep the private index", err)

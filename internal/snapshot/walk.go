@@ -111,7 +111,7 @@ func (s span) empty() bool { return s.lo >= s.hi }
 // visit is a directory to look at.
 type visit struct {
 	place     *place
-	user      span // the entries below it; see users
+	user      span // the entries below it; see need
 	cache     span
 	untracked bool // nothing below it is tracked
 	probe     bool // only whether it is a repository is of interest
@@ -908,6 +908,9 @@ func (w *worker) untracked(v *visit, name []byte, entry *dirent, what kind, cach
 	}
 	if !forced && w.o.MaxFileSize > 0 && st.kind == kindFile && st.size > w.o.MaxFileSize {
 		w.skip(string(path), ReasonTooLarge)
+		if string(name) == ".gitignore" {
+			w.stray.Store(true)
+		}
 		w.drop(c)
 		return false, nil
 	}
@@ -964,7 +967,7 @@ func (w *worker) submodule(path string, u, c int) error {
 	}
 	if head == "" {
 		// Not checked out: it stays what it was.
-		if c < 0 || w.cache.Mode(c) != index.ModeGitlink {
+		if c < 0 || w.cache.Mode(c) != index.ModeGitlink || !bytes.Equal(w.cache.ID(c), w.user.ID(u)) {
 			w.take(u, c)
 		}
 		return nil
