@@ -403,7 +403,7 @@ func (r statRule) same(a, b []byte) bool {
 	case statExact:
 		return string(a) == string(b)
 	case statMinimal:
-		return string(a[8:12]) == string(b[8:12]) && string(a[24:28]) == string(b[24:28]) && string(a[36:]) == string(b[36:])
+		return string(a[8:16]) == string(b[8:16]) && string(a[24:28]) == string(b[24:28]) && string(a[36:]) == string(b[36:])
 	case statNoCTime:
 		return string(a[8:16]) == string(b[8:16]) && string(a[20:]) == string(b[20:])
 	}
