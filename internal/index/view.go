@@ -341,8 +341,9 @@ func (v *View) Below(from, end int, prefix []byte) int {
 // Holds says whether there are entries below a path, as a directory, from from
 // on and before end.
 func (v *View) Holds(from, end int, path []byte) bool {
-	i := v.Search(from, append(path[:len(path):len(path)], '/'))
-	return i < end && len(v.Path(i)) > len(path) && bytes.HasPrefix(v.Path(i), path) && v.Path(i)[len(path)] == '/'
+	prefix := append(path[:len(path):len(path)], '/')
+	i := v.Search(from, prefix)
+	return i < end && bytes.HasPrefix(v.Path(i), prefix)
 }
 
 // CacheTree takes the cache tree apart; nil if there is none or it is damaged.

@@ -294,7 +294,7 @@ func (w *work) merge(ctx context.Context, untracked []string) (files *index.Inde
 		if err != nil {
 			return nil, nil, err
 		}
-		if !tracked[p] && fi != nil && !fi.IsDir() && !inRepository(w.repo, p, w.below) {
+		if !tracked[p] && fi != nil && !fi.IsDir() && !inRepository(w.repo, p, func(dir string) bool { return w.below(dir + "/") }) {
 			force[p] = true
 			untracked = append(untracked, p)
 		}

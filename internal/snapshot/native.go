@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -322,7 +321,7 @@ func (t *native) look(ctx context.Context) error {
 	t.modes = t.repo.Config.Bool("core.filemode", true)
 	w := &walk{
 		root: t.repo.Top, cache: t.base, userTime: secondsOf(t.userTime), cacheTime: secondsOf(t.base.ModTime),
-		settled: t.settled, rule: statRuleOf(t.repo.Config, t.o.Exact), fileMode: t.modes,
+		settled: t.settled, known: &t.known, rule: statRuleOf(t.repo.Config, t.o.Exact), fileMode: t.modes,
 		o: &t.o, force: map[string]bool{}, emptyBlob: emptyBlobID[:],
 		users: func() (*index.View, error) { err := t.needUser(); return t.user, err }, alike: t.settled && t.found.User.Dirs,
 		head: func(dir string, tracked bool) (string, error) { return headOf(ctx, t.repo, dir, tracked) },
@@ -345,7 +344,6 @@ func (t *native) look(ctx context.Context) error {
 	t.rules, t.known = digestRules(&t.o, files[:]), dirTable{}
 	if t.cached && t.o.Omit == nil && t.o.Force == nil && !t.reread {
 		t.known = decodeDirs(t.base.Dirs(), t.rules)
-		w.known = &t.known
 	}
 	var skips []Skip
 	if t.changes, skips, err = w.run(); err != nil {
@@ -501,11 +499,7 @@ func (t *native) addForced() error {
 
 // inNested says whether a path is in a repository inside the working tree.
 func (t *native) inNested(p string, at map[string]int) bool {
-	tracked := func(dir string) bool {
-		i := t.user.Search(0, []byte(dir))
-		return i < t.user.Len() && bytes.HasPrefix(t.user.Path(i), []byte(dir))
-	}
-	if inRepository(t.repo, p, tracked) {
+	if inRepository(t.repo, p, func(dir string) bool { return t.user.Holds(0, t.user.Len(), []byte(dir)) }) {
 		return true
 	}
 	for i := strings.LastIndexByte(p, '/'); i > 0; i = strings.LastIndexByte(p[:i], '/') {

@@ -33,10 +33,10 @@ func isRepository(dir string) (bool, error) {
 
 // inRepository says whether a path is in a repository inside the working tree,
 // into which git does not look. It does where tracked files are in it: tracked
-// says whether the user's index has paths with a prefix.
-func inRepository(repo *git.Repo, p string, tracked func(prefix string) bool) bool {
+// says whether the user's index has paths below a directory.
+func inRepository(repo *git.Repo, p string, tracked func(dir string) bool) bool {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-		if is, err := isRepository(DiskPath(repo, dir)); (is || err != nil) && !tracked(dir+"/") {
+		if is, err := isRepository(DiskPath(repo, dir)); (is || err != nil) && !tracked(dir) {
 			return true
 		}
 	}

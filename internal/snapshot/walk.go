@@ -81,7 +81,7 @@ type walk struct {
 	emptyBlob []byte
 	head      func(dir string, tracked bool) (string, error) // the commit of a nested repository
 
-	known  *dirTable     // directories whose names need not be read while their times are the same; nil if there are none
+	known  *dirTable     // directories whose names need not be read while their times are the same
 	dev    atomic.Uint64 // of the top
 	unread atomic.Int32  // how many were not
 	stray  atomic.Bool   // ignore rules are in files that are no part of the snapshot
@@ -431,7 +431,7 @@ func (w *worker) sameDevice(dir string, times dirTimes) bool {
 // indexes are made lists of, and where the user's is known to be like the
 // private one it is not even read.
 func (w *worker) sameNames(v *visit, times dirTimes) (done bool, err error) {
-	if !w.settled || w.known == nil {
+	if !w.settled {
 		return false, nil
 	}
 	known := w.known.find(v.place.path)
