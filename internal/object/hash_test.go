@@ -91,7 +91,7 @@ func TestPackIndexOfLargePack(t *testing.T) {
 			t.Errorf("git finds '%s'", line)
 		}
 	}
-	idx, err := openMapped(name)
+	idx, err := openFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ type opened struct {
 	size int64
 }
 
-func openMapped(name string) (file, error) {
+func openFile(name string) (file, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err

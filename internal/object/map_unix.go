@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,47 +17,129 @@ import (
 // has taken its place is not followed or waited for.
 const openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK
 
-// mapped is a file in memory.
-type mapped []byte
+const (
+	// seldom is how often a file is read by calls before it is mapped: to map
+	// it and to touch its pages takes as long as so many of them, and most
+	// files are asked for an object or two.
+	seldom = 64
+	// mostOpen is how many files at most are open for that at a time.
+	mostOpen = 128
+)
 
-func openMapped(name string) (file, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() == 0 || info.Size() != int64(int(info.Size())) {
-		return nil, &os.PathError{Op: "map", Path: name, Err: errors.New("its size is out of range")}
-	}
-	m, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return nil, &os.PathError{Op: "map", Path: name, Err: err}
-	}
-	return mapped(m), nil
+// openNow is how many are.
+var openNow atomic.Int32
+
+// opened is a file that is read by calls, and from some reads on in memory.
+type opened struct {
+	fd   int
+	size int64
+
+	reads atomic.Int32
+	data  atomic.Pointer[[]byte] // once it is mapped
+	once  sync.Once
 }
 
-func (m mapped) Size() int64 { return int64(len(m)) }
+func openFile(name string) (file, error) {
+	o := &opened{}
+	err := retried(func() (err error) {
+		o.fd, err = unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	openNow.Add(1)
+	var st unix.Stat_t
+	if err := unix.Fstat(o.fd, &st); err != nil {
+		o.Close()
+		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if o.size = st.Size; o.size == 0 || o.size != int64(int(o.size)) {
+		o.Close()
+		return nil, &os.PathError{Op: "read", Path: name, Err: errors.New("its size is out of range")}
+	}
+	if openNow.Load() > mostOpen && o.mapped() != nil {
+		o.closeFile() // nobody else has it yet
+	}
+	return o, nil
+}
 
-// ReadAt implements io.ReaderAt. A file that was cut after it was mapped, or
+// retried calls f again as long as a signal comes between.
+func retried(f func() error) (err error) {
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = f()
+	}
+	return err
+}
+
+// mapped maps the file, unless it is; nil where that cannot be.
+func (o *opened) mapped() *[]byte {
+	o.once.Do(func() {
+		if data, err := unix.Mmap(o.fd, 0, int(o.size), unix.PROT_READ, unix.MAP_SHARED); err == nil {
+			o.data.Store(&data)
+		}
+	})
+	return o.data.Load()
+}
+
+func (o *opened) Size() int64 { return o.size }
+
+// ReadAt implements io.ReaderAt. A file that was cut after it was opened, or
 // a disk that does not answer, is an error and not the end of the program.
-func (m mapped) ReadAt(b []byte, offset int64) (n int, err error) {
-	if offset < 0 || offset >= int64(len(m)) {
+func (o *opened) ReadAt(b []byte, offset int64) (n int, err error) {
+	if offset < 0 || offset >= o.size {
 		return 0, io.EOF
 	}
+	data := o.data.Load()
+	if data == nil && o.reads.Add(1) > seldom {
+		data = o.mapped()
+	}
+	want := min(int64(len(b)), o.size-offset)
+	if data == nil {
+		for int64(n) < want && err == nil {
+			var got int
+			if err = retried(func() (err error) {
+				got, err = unix.Pread(o.fd, b[n:want], offset+int64(n))
+				return err
+			}); err == nil && got == 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			n += max(0, got)
+		}
+	} else {
+		n, err = copyOut(b, (*data)[offset:])
+	}
+	if err == nil && n < len(b) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// copyOut copies from a file in memory.
+func copyOut(b, data []byte) (n int, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if recover() != nil {
 			n, err = 0, io.ErrUnexpectedEOF
 		}
 	}()
-	if n = copy(b, m[offset:]); n < len(b) {
-		return n, io.EOF
-	}
-	return n, nil
+	return copy(b, data), nil
 }
 
-func (m mapped) Close() error { return unix.Munmap(m) }
+func (o *opened) closeFile() error {
+	if o.fd < 0 {
+		return nil
+	}
+	fd := o.fd
+	o.fd = -1
+	openNow.Add(-1)
+	return unix.Close(fd)
+}
+
+func (o *opened) Close() error {
+	err := o.closeFile()
+	if data := o.data.Swap(nil); data != nil {
+		err = errors.Join(err, unix.Munmap(*data))
+	}
+	return err
+}

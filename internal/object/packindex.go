@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// file is a file that is read here and there: mapped where that is possible.
+// file is a file that is read here and there: mapped, where that can be and is
+// worth it.
 type file interface {
 	io.ReaderAt
 	io.Closer
@@ -153,7 +154,7 @@ func (d *directory) list() {
 			packs = append(packs, p)
 			continue
 		}
-		f, err := openMapped(filepath.Join(d.path, "pack", e.Name()))
+		f, err := openFile(filepath.Join(d.path, "pack", e.Name()))
 		if err != nil {
 			continue
 		}

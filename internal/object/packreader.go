@@ -192,7 +192,7 @@ func (r *packReader) open(p *packIndex) (file, error) {
 	if f := r.files[p]; f != nil {
 		return f, nil
 	}
-	f, err := openMapped(p.pack)
+	f, err := openFile(p.pack)
 	if err != nil {
 		return nil, err
 	}

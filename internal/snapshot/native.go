@@ -156,13 +156,23 @@ func (t *native) run(ctx context.Context) error {
 		return err
 	}
 	end()
+	var told sync.WaitGroup
+	defer told.Wait()
+	tell := func(tree string) {
+		told.Wait()
+		told.Go(func() { t.o.Changed(tree) })
+	}
+	if t.o.Changed == nil || len(t.changes) == 0 {
+		tell = func(string) {}
+	}
+	if t.cached && t.found.Tree != "" && slices.ContainsFunc(t.changes, func(c change) bool { return t.alters(&c) }) {
+		tell("")
+	}
 	end = git.Span("snapshot: store the trees")
 	if err := t.assemble(); err != nil {
 		return err
 	}
-	if len(t.changes) > 0 && t.o.Changed != nil {
-		t.o.Changed(t.out.Tree)
-	}
+	tell(t.out.Tree)
 	if err := t.writer.Close(ctx); err != nil {
 		return err
 	}

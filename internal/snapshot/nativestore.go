@@ -175,7 +175,7 @@ func (t *native) stored(c *change, err error) error {
 	case err == nil:
 	case !errors.Is(err, fs.ErrPermission):
 		return failed("store the files", err)
-	case c.user < 0 && c.base >= 0:
+	case c.user == -1 && c.base >= 0:
 		c.unreadable, c.Drop = true, true
 	case c.user >= 0 && c.base < 0:
 		c.unreadable = true
@@ -211,6 +211,21 @@ func (t *native) storeLines(c *change, disk string, fi fs.FileInfo) error {
 	return err
 }
 
+// userOf is the user's entry of a change, -1 if there is none.
+func (t *native) userOf(c *change) (int, error) {
+	if c.user != unasked {
+		return c.user, nil
+	}
+	if err := t.needUser(); err != nil {
+		return 0, err
+	}
+	s := filed(t.user, span{0, t.user.Len()}, []byte(c.Path))
+	if s.empty() {
+		return -1, nil
+	}
+	return ours(t.user, s), nil
+}
+
 // storeByGit lets git store the files whose content it may convert, by an
 // index that holds nothing else but what the user's has of them: whether a
 // file's CRs are kept can depend on that (gitattributes(5), text=auto).
@@ -223,12 +238,16 @@ func (t *native) storeByGit(ctx context.Context) error {
 			continue
 		}
 		input.WriteString(c.Path + "\x00")
-		if c.user < 0 {
+		user, err := t.userOf(c)
+		if err != nil {
+			return err
+		}
+		if user < 0 {
 			continue
 		}
 		e := index.Edit{Path: c.Path}
-		copy(e.ID[:], t.user.ID(c.user))
-		e.Record = (&index.Stat{}).Record(t.user.Mode(c.user))
+		copy(e.ID[:], t.user.ID(user))
+		e.Record = (&index.Stat{}).Record(t.user.Mode(user))
 		edits = append(edits, e)
 	}
 	if input.Len() == 0 {

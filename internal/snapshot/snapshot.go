@@ -50,8 +50,9 @@ type Options struct {
 	// Key is what the cache from the last save must be tied to; empty means
 	// that there is no usable cache. See Snapshot.Keep.
 	Key string
-	// Changed, if it is there, may be called with the tree as soon as that is
-	// known, where it is not that of the key.
+	// Changed, if it is there, may be called beside the rest of the work, but
+	// not after it: with "" as soon as it is certain that the tree is not going
+	// to be that of the key, and with the tree as soon as that is known.
 	Changed func(tree string)
 }
 

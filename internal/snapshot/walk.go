@@ -54,13 +54,17 @@ func asidef(format string, args ...any) error { return aside{fmt.Sprintf(format,
 type change struct {
 	index.Edit
 	hash kind // kindFile, kindLink: the content has to be stored; else the edit is complete
-	user int  // the user's entry of the path, -1 if there is none
+	user int  // the user's entry of the path, -1 if there is none; see unasked
 	base int  // the private index's, -1 if there is none
 
 	byGit      bool // git has to store the content
 	unreadable bool // there is none to be had
 	keep       bool // the private index keeps what it has
 }
+
+// unasked stands for a user's entry that there is, and of which nobody asked
+// where. See userOf.
+const unasked = -2
 
 // walk compares the working tree with two indexes in one go: the user's, which
 // says what is tracked, and the private one of the last save, which knows what
@@ -356,7 +360,11 @@ func (w *worker) visit(v *visit) error {
 	for len(d)+len(u)+len(c) > 0 {
 		if len(d) > 0 && len(u) > 0 && len(c) > 0 && bytes.Equal(d[0].name, u[0].name) && bytes.Equal(d[0].name, c[0].name) {
 			// Nearly always: the rest is not to slow this down.
-			if !w.settled || !single(&d[0], &u[0], &c[0]) || !w.asBefore(d[0].name, c[0].file.lo) {
+			same := w.settled && single(&d[0], &u[0], &c[0])
+			if same {
+				_, same = w.asBefore(d[0].name, c[0].file.lo)
+			}
+			if !same {
 				if err := w.compare(v, d[0].name, &d[0], &u[0], &c[0]); err != nil {
 					return err
 				}
@@ -478,7 +486,14 @@ func (w *worker) sameNames(v *visit, times dirTimes) (done bool, err error) {
 		slash := bytes.IndexByte(name, '/')
 		switch {
 		case order == 0 && slash < 0:
-			if !w.asBefore(name, c) {
+			switch st, same := w.asBefore(name, c); {
+			case same:
+			case alike && w.rewritten(st, c):
+				w.changes = append(w.changes, change{
+					Edit: index.Edit{Path: string(path), Record: st.record},
+					hash: kindFile, user: unasked, base: c,
+				})
+			default:
 				err = w.compareKept(v, path, w.cached(name, c), span{c, c + 1})
 			}
 			u, c = u+1, c+1
@@ -532,10 +547,16 @@ func (w *worker) compareKept(v *visit, path []byte, entry *dirent, cache span) e
 		return err
 	}
 	name := path[len(v.place.path):]
-	user := span{w.user.Search(v.user.lo, path), 0}
-	for user.hi = user.lo; user.hi < v.user.hi && bytes.Equal(w.user.Path(user.hi), path); user.hi++ {
-	}
+	user := filed(w.user, v.user, path)
 	return w.compare(v, name, entry, &child{name: name, file: user}, &child{name: name, file: cache})
+}
+
+// filed are the entries of a path among others.
+func filed(v *index.View, s span, path []byte) span {
+	at := span{v.Search(s.lo, path), 0}
+	for at.hi = at.lo; at.hi < s.hi && bytes.Equal(v.Path(at.hi), path); at.hi++ {
+	}
+	return at
 }
 
 // cached is what a name was when the private index was made; nil if it was absent.
@@ -552,10 +573,26 @@ func (w *worker) cached(name []byte, c int) *dirent {
 }
 
 // asBefore says whether a tracked file is as the private index has it, where
-// the user's index has not changed since: then that says nothing else.
-func (w *worker) asBefore(name []byte, c int) bool {
+// the user's index has not changed since: then that says nothing else. st is
+// nil if there is no such file.
+func (w *worker) asBefore(name []byte, c int) (st *fileStat, same bool) {
 	st, err := w.stat(name)
-	return err == nil && w.rule.same(w.cache.Record(c), st.record[:]) && !w.cache.SkipWorktree(c) && w.believed(w.cache, c, w.cacheTime)
+	if err != nil {
+		return nil, false
+	}
+	return st, w.rule.same(w.cache.Record(c), st.record[:]) && !w.cache.SkipWorktree(c) && w.believed(w.cache, c, w.cacheTime)
+}
+
+// rewritten says whether a tracked file, as it is, can only be news to the
+// user's index too, if that has not changed since the private one was made: its
+// times, which nobody can set back, are others now. Then its content has to be
+// stored, whatever that index says of it, and that need not be read.
+func (w *worker) rewritten(st *fileStat, c int) bool {
+	if st == nil || st.kind != kindFile || w.rule > statExact || !w.fileMode {
+		return false
+	}
+	r := w.cache.Record(c)
+	return regular(w.cache.Mode(c)) && !w.cache.SkipWorktree(c) && r[36]|r[37]|r[38]|r[39] != 0 && string(r[:8]) != string(st.record[:8])
 }
 
 // nothing is what an index has of a name that it does not have.
@@ -695,7 +732,7 @@ func (w *walk) below(p *place, name []byte) *place {
 
 // tracked compares a path that the user's index has.
 func (w *worker) tracked(v *visit, name []byte, entry *dirent, what kind, user, cache *child) error {
-	u, c := w.ours(user.file), first(cache.file)
+	u, c := ours(w.user, user.file), first(cache.file)
 	if what == kindDir {
 		if w.user.Mode(u) == index.ModeGitlink {
 			w.dropAll(cache.below)
@@ -726,9 +763,9 @@ func (w *worker) tracked(v *visit, name []byte, entry *dirent, what kind, user, 
 }
 
 // ours is the entry that stands for a path: in a conflict, that of our side.
-func (w *worker) ours(s span) int {
+func ours(user *index.View, s span) int {
 	for i := s.lo; i < s.hi; i++ {
-		if stage := w.user.Stage(i); stage == 0 || stage == 2 {
+		if stage := user.Stage(i); stage == 0 || stage == 2 {
 			return i
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
@@ -27,8 +28,10 @@ type captured struct {
 
 // capture takes the snapshot and reads HEAD and the operation under way.
 // When HEAD moves meanwhile it looks again, so that index and HEAD belong
-// together.
-func (w *Worktree) capture(ctx context.Context, options snapshot.Options) (*captured, error) {
+// together. beside, if it is there, is done while the snapshot begins, when a
+// processor is idle.
+func (w *Worktree) capture(ctx context.Context, options snapshot.Options, beside func()) (*captured, error) {
+	changed := options.Changed
 	head, err := w.repo.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -38,7 +41,16 @@ func (w *Worktree) capture(ctx context.Context, options snapshot.Options) (*capt
 		if c.op, err = snapshot.ReadOperation(ctx, w.git); err != nil {
 			return nil, err
 		}
-		if c.snap, err = w.taker().Take(ctx, options); err != nil {
+		var other sync.WaitGroup
+		if beside != nil {
+			other.Go(beside)
+		}
+		if changed != nil {
+			options.Changed = func(tree string) { other.Wait(); changed(tree) }
+		}
+		c.snap, err = w.taker().Take(ctx, options)
+		other.Wait()
+		if err != nil {
 			return nil, err
 		}
 		now, err := w.repo.Head(ctx)

@@ -243,7 +243,7 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 		pages.Expect(listsOfFiles * int(info.Size()))
 	}
 	end := git.Span("restore: snapshot")
-	now, err := w.capture(ctx, options)
+	now, err := w.capture(ctx, options, nil)
 	end()
 	if err != nil {
 		return nil, nil, err
@@ -286,7 +286,7 @@ func (w *Worktree) plan(ctx context.Context, op *operation, g *goal, s step) (*c
 		}
 		now.snap.Discard()
 		options.Force = append(options.Force, obstacles...)
-		if now, err = w.capture(ctx, options); err != nil {
+		if now, err = w.capture(ctx, options, nil); err != nil {
 			return nil, nil, err
 		}
 		if len(op.Paths) > 0 {

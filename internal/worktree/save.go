@@ -98,12 +98,12 @@ func (w *Worktree) save(ctx context.Context, req SaveRequest, pick choose) (*Sav
 		options.Omit = w.unignored()
 	}
 	options.Changed = func(tree string) {
-		if !w.holdsTree(ctx, req.Run, tree) {
+		if tree == "" && w.known != nil && w.known.tip == key || tree != "" && !w.holdsTree(ctx, req.Run, tree) {
 			w.repo.Ahead(ctx, saveMessage)
 		}
 	}
 	defer w.repo.Abandon()
-	state, err := w.capture(ctx, options)
+	state, err := w.capture(ctx, options, func() { w.foresee(ctx, req.Run) })
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +126,16 @@ func (w *Worktree) save(ctx context.Context, req SaveRequest, pick choose) (*Sav
 		}
 		return result, err
 	}
+}
+
+// foresee reads a run, the current one if it is empty, so that it is known when
+// it is asked for. What goes wrong goes wrong again then.
+func (w *Worktree) foresee(ctx context.Context, run string) {
+	defer func() { recover() }()
+	if run == "" {
+		run, _ = w.repo.CurrentRun(ctx)
+	}
+	w.existing(ctx, run)
 }
 
 // holdsTree says whether the newest checkpoint of a run, the current one if it
