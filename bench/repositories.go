@@ -47,8 +47,7 @@ func (b *bench) repository(repo repository, name string) (string, error) {
 // clone.
 func (b *bench) committed(repo repository, name, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, ".git", "built")); err == nil {
-		// Whatever a row left.
-		return errors.Join(command(dir, "git", "reset", "-q", "--hard", "main").run(), command(dir, "git", "clean", "-fdxq").run())
+		return errors.Join(command(dir, "git", "reset", "-q", "--hard", "main").run(), command(dir, "git", "clean", "-fdxq").run(), forget(dir))
 	}
 	begun := time.Now()
 	err := errors.Join(
@@ -65,6 +64,21 @@ func (b *bench) committed(repo repository, name, dir string) error {
 	}
 	fmt.Fprintf(os.Stderr, "bench: built '%s' in %v\n", name, time.Since(begun).Round(time.Second))
 	return err
+}
+
+// forget takes out of a repository what rows left in it, so that none is
+// measured among the packs and loose objects of others.
+func forget(dir string) error {
+	out, err := command(dir, "git", "for-each-ref", "--format=delete %(refname)", "refs/checkpoints", "refs/notes").output()
+	if err != nil || out == "" {
+		return err
+	}
+	return errors.Join(
+		command(dir, "git", "update-ref", "--stdin").input(out).run(),
+		os.RemoveAll(filepath.Join(dir, ".git", "checkpoint")),
+		os.RemoveAll(filepath.Join(dir, ".git", "CHECKPOINT_HEAD")),
+		command(dir, "git", "gc", "-q", "--prune=now").run(),
+	)
 }
 
 // generate makes files of a few hundred bytes, a hundred a directory.

@@ -18,10 +18,10 @@ type setting struct {
 }
 
 // parseListing reads what `git config --list -z --show-origin` prints.
-func parseListing(out []byte) (Config, []setting) {
+func parseListing(out string) (Config, []setting) {
 	c := Config{}
 	var list []setting
-	for rest := string(out); rest != ""; {
+	for rest := out; rest != ""; {
 		var s setting
 		var item string
 		s.from, rest, _ = strings.Cut(rest, "\x00")

@@ -194,7 +194,7 @@ func open(ctx context.Context, cwd string, environ []string) (*Repo, error) {
 // that it told in one answer.
 func (r *Repo) ask(ctx context.Context, cwd string) (settings []setting, located bool, err error) {
 	listing, setup, err := r.configure(ctx, cwd)
-	r.Config, settings = parseListing(listing)
+	r.Config, settings = parseListing(string(listing))
 	if err == nil && r.locate(setup) {
 		return settings, true, nil
 	}

@@ -225,7 +225,7 @@ func askRevParse(dir string, environ []string) map[string]string {
 func oneProcess(ctx context.Context, dir string, environ []string) bool {
 	r := &Repo{env: cleanEnvironment(environ, dir)}
 	config, setup, err := r.configure(ctx, dir)
-	r.Config, _ = parseListing(config)
+	r.Config, _ = parseListing(string(config))
 	return err == nil && r.locate(setup)
 }
 

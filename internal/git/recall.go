@@ -3,13 +3,14 @@ package git
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -22,17 +23,52 @@ import (
 
 // remembered is what git said of a repository.
 type remembered struct {
-	Question string    // what can lead to another answer, and is in no file; see question
-	Top      string    // where it was found
-	Common   string    // the git directory that all worktrees share
-	Listing  []byte    // the configuration, as `git config --list -z --show-origin` prints it
-	Files    []witness // what it came from
+	question string    // what can lead to another answer, and is in no file; see question
+	top      string    // where it was found
+	common   string    // the git directory that all worktrees share
+	listing  string    // the configuration, as `git config --list -z --show-origin` prints it
+	files    []witness // what it came from
 }
 
-// witness is a file as it was: nil if there was none.
-type witness struct {
-	Path string
-	Was  *identity
+// witness is a file and its identity as text: "" if there was no such file.
+type witness struct{ path, was string }
+
+// rememberedForm begins the file that holds it.
+const rememberedForm = "setup 2"
+
+// encode makes fields of it that each end with a NUL, the listing last, which
+// has NULs of its own. To read JSON instead would take longer than all else
+// that Open does.
+func (m *remembered) encode() []byte {
+	fields := []string{rememberedForm, m.question, m.top, m.common, strconv.Itoa(len(m.listing)), strconv.Itoa(len(m.files))}
+	for _, w := range m.files {
+		fields = append(fields, w.path, w.was)
+	}
+	return []byte(strings.Join(append(fields, m.listing), "\x00"))
+}
+
+// decode reads what encode made; ok is false for anything else.
+func (m *remembered) decode(data string) (ok bool) {
+	field := func() (f string) {
+		f, data, ok = strings.Cut(data, "\x00")
+		return f
+	}
+	if field() != rememberedForm {
+		return false
+	}
+	m.question, m.top, m.common = field(), field(), field()
+	size, badSize := strconv.Atoi(field())
+	files, badCount := strconv.Atoi(field())
+	if badSize != nil || badCount != nil {
+		return false
+	}
+	for range files {
+		if m.files = append(m.files, witness{field(), field()}); !ok {
+			return false
+		}
+	}
+	m.listing = data
+	return ok && len(data) == size
 }
 
 // rememberedName is the file that holds it, in the git directory.
@@ -69,20 +105,23 @@ func (r *Repo) recall(s search) bool {
 	}
 	defer f.Close()
 	var m remembered
-	if fi, err := f.Stat(); err != nil || !ours(fi) || json.NewDecoder(f).Decode(&m) != nil {
+	if fi, err := f.Stat(); err != nil || !ours(fi) {
 		return false
 	}
-	if m.Question != s.question || m.Top != s.top || !works(s.dir, m.Common) {
+	if data, err := io.ReadAll(f); err != nil || !m.decode(string(data)) {
 		return false
 	}
-	for _, w := range m.Files {
+	if m.question != s.question || m.top != s.top || !works(s.dir, m.common) {
+		return false
+	}
+	for _, w := range m.files {
 		if !w.holds() {
 			return false
 		}
 	}
-	r.Config, _ = parseListing(m.Listing)
-	r.Top, r.Dir, r.CommonDir, r.Prefix, r.ObjectFormat = s.top, s.dir, m.Common, s.prefix, "sha1"
-	r.Shallow = isShallow(m.Common)
+	r.Config, _ = parseListing(m.listing)
+	r.Top, r.Dir, r.CommonDir, r.Prefix, r.ObjectFormat = s.top, s.dir, m.common, s.prefix, "sha1"
+	r.Shallow = isShallow(m.common)
 	Trace("git config: as it was")
 	return true
 }
@@ -96,29 +135,25 @@ func (r *Repo) remember(s search, settings []setting, asked time.Time) {
 	if !ok || !certain(s.top) || !certain(r.CommonDir) {
 		return
 	}
-	m := remembered{Question: s.question, Top: s.top, Common: r.CommonDir, Listing: kept(settings)}
+	m := remembered{question: s.question, top: s.top, common: r.CommonDir, listing: string(kept(settings))}
 	for _, path := range paths {
-		w := witness{Path: path}
+		w := witness{path: path}
 		switch fi, err := os.Stat(path); {
 		case err == nil:
 			now := identify(fi)
 			if settled := asked.Add(-settledFor); now.Written.After(settled) || now.Moved.After(settled) {
 				return // it may change again and look the same
 			}
-			w.Was = &now
+			w.was = now.String()
 		case !Missing(err):
 			return
 		}
-		m.Files = append(m.Files, w)
-	}
-	data, err := json.Marshal(m)
-	if err != nil {
-		return
+		m.files = append(m.files, w)
 	}
 	// Of a directory that nobody has saved in nothing is kept.
 	file := rememberedName(s.dir)
 	temporary := fmt.Sprintf("%s.%d", file, os.Getpid())
-	if os.WriteFile(temporary, data, 0o600) != nil || os.Rename(temporary, file) != nil {
+	if os.WriteFile(temporary, m.encode(), 0o600) != nil || os.Rename(temporary, file) != nil {
 		os.Remove(temporary)
 	}
 }
@@ -163,7 +198,7 @@ func (r *Repo) question(cwd string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	fmt.Fprintln(h, identify(fi))
+	io.WriteString(h, identify(fi).String())
 	return hex.EncodeToString(h.Sum(nil)), true
 }
 
@@ -376,9 +411,9 @@ func kept(settings []setting) []byte {
 }
 
 func (w *witness) holds() bool {
-	fi, err := os.Stat(w.Path)
+	fi, err := os.Stat(w.path)
 	if err != nil {
-		return w.Was == nil && Missing(err)
+		return w.was == "" && Missing(err)
 	}
-	return w.Was != nil && *w.Was == identify(fi)
+	return w.was == identify(fi).String()
 }

@@ -261,7 +261,7 @@ func TestRememberedSections(t *testing.T) {
 	for _, setting := range []string{"user.name\nA", "core.bare", "remote.a.url\n", "remote.a.push\nx", "hook.b.command\n"} {
 		want += "file:.git/config\x00" + setting + "\x00"
 	}
-	_, settings := parseListing([]byte(listing))
+	_, settings := parseListing(listing)
 	if got := string(kept(settings)); got != want {
 		t.Errorf("remembered: %q, not %q", got, want)
 	}
@@ -292,4 +292,29 @@ func baseArguments() []string {
 func (r *Repo) recalls(cwd string) bool {
 	s, ok := r.search(cwd)
 	return ok && r.recall(s)
+}
+
+// What is remembered is read as it was written, or not at all.
+func TestRememberedForm(t *testing.T) {
+	t.Parallel()
+	is := identity{1, 2, 3, 4, time.Unix(5, 6), time.Unix(-7, 8)}
+	for _, m := range []remembered{
+		{},
+		{"question", "/top", "/top/.git", "file:a\x00user.name\nA U Thor\x00", []witness{{"/etc/gitconfig", ""}, {"/a\nb", is.String()}}},
+	} {
+		data := string(m.encode())
+		var again remembered
+		if !again.decode(data) || !reflect.DeepEqual(again, m) {
+			t.Errorf("%q is read as %+v", data, again)
+		}
+		for i := range data {
+			var cut remembered
+			if cut.decode(data[:i]) {
+				t.Errorf("%q is read as %+v", data[:i], cut)
+			}
+		}
+	}
+	if was, want := is.String(), "1 2 3 4 5 6 -7 8"; was != want {
+		t.Errorf("the identity is %q, not %q", was, want)
+	}
 }
