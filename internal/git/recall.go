@@ -34,41 +34,42 @@ type remembered struct {
 type witness struct{ path, was string }
 
 // rememberedForm begins the file that holds it.
-const rememberedForm = "setup 2"
+const rememberedForm = "setup 2 "
 
-// encode makes fields of it that each end with a NUL, the listing last, which
-// has NULs of its own. To read JSON instead would take longer than all else
-// that Open does.
+// encode makes a line of the form and a checksum of what follows: fields that
+// each end with a NUL, the listing last, which has NULs of its own. To read JSON
+// instead would take longer than all else that Open does.
 func (m *remembered) encode() []byte {
-	fields := []string{rememberedForm, m.question, m.top, m.common, strconv.Itoa(len(m.listing)), strconv.Itoa(len(m.files))}
+	fields := []string{m.question, m.top, m.common, strconv.Itoa(len(m.files))}
 	for _, w := range m.files {
 		fields = append(fields, w.path, w.was)
 	}
-	return []byte(strings.Join(append(fields, m.listing), "\x00"))
+	body := strings.Join(append(fields, m.listing), "\x00")
+	return []byte(rememberedForm + digest(body) + "\n" + body)
 }
 
-// decode reads what encode made; ok is false for anything else.
-func (m *remembered) decode(data string) (ok bool) {
+func digest(body string) string {
+	sum := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(sum[:])
+}
+
+// decode reads what encode made; it is false for anything else.
+func (m *remembered) decode(data string) bool {
+	head, body, _ := strings.Cut(data, "\n")
+	if head != rememberedForm+digest(body) {
+		return false
+	}
 	field := func() (f string) {
-		f, data, ok = strings.Cut(data, "\x00")
+		f, body, _ = strings.Cut(body, "\x00")
 		return f
 	}
-	if field() != rememberedForm {
-		return false
-	}
 	m.question, m.top, m.common = field(), field(), field()
-	size, badSize := strconv.Atoi(field())
-	files, badCount := strconv.Atoi(field())
-	if badSize != nil || badCount != nil {
-		return false
-	}
+	files, err := strconv.Atoi(field())
 	for range files {
-		if m.files = append(m.files, witness{field(), field()}); !ok {
-			return false
-		}
+		m.files = append(m.files, witness{field(), field()})
 	}
-	m.listing = data
-	return ok && len(data) == size
+	m.listing = body
+	return err == nil
 }
 
 // rememberedName is the file that holds it, in the git directory.

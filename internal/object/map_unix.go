@@ -22,8 +22,9 @@ const (
 	// it and to touch its pages takes as long as so many of them, and most
 	// files are asked for an object or two.
 	seldom = 64
-	// mostOpen is how many files at most are open for that at a time.
-	mostOpen = 128
+	// mostOpen is how many files at most are open for that at a time, in the
+	// whole program: those that it may have are for more than this.
+	mostOpen = 16
 )
 
 // openNow is how many are.
@@ -31,12 +32,12 @@ var openNow atomic.Int32
 
 // opened is a file that is read by calls, and from some reads on in memory.
 type opened struct {
-	fd   int
-	size int64
-
+	size  int64
 	reads atomic.Int32
-	data  atomic.Pointer[[]byte] // once it is mapped
-	once  sync.Once
+
+	mu   sync.RWMutex
+	fd   int    // -1 once it is mapped
+	data []byte // once it is
 }
 
 func openFile(name string) (file, error) {
@@ -58,8 +59,8 @@ func openFile(name string) (file, error) {
 		o.Close()
 		return nil, &os.PathError{Op: "read", Path: name, Err: errors.New("its size is out of range")}
 	}
-	if openNow.Load() > mostOpen && o.mapped() != nil {
-		o.closeFile() // nobody else has it yet
+	if openNow.Load() > mostOpen {
+		o.mapAll()
 	}
 	return o, nil
 }
@@ -72,14 +73,17 @@ func retried(f func() error) (err error) {
 	return err
 }
 
-// mapped maps the file, unless it is; nil where that cannot be.
-func (o *opened) mapped() *[]byte {
-	o.once.Do(func() {
-		if data, err := unix.Mmap(o.fd, 0, int(o.size), unix.PROT_READ, unix.MAP_SHARED); err == nil {
-			o.data.Store(&data)
-		}
-	})
-	return o.data.Load()
+// mapAll maps the file and closes it. Where that cannot be it stays open.
+func (o *opened) mapAll() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fd < 0 {
+		return
+	}
+	if data, err := unix.Mmap(o.fd, 0, int(o.size), unix.PROT_READ, unix.MAP_SHARED); err == nil {
+		o.data = data
+		o.closeFile()
+	}
 }
 
 func (o *opened) Size() int64 { return o.size }
@@ -90,12 +94,17 @@ func (o *opened) ReadAt(b []byte, offset int64) (n int, err error) {
 	if offset < 0 || offset >= o.size {
 		return 0, io.EOF
 	}
-	data := o.data.Load()
-	if data == nil && o.reads.Add(1) > seldom {
-		data = o.mapped()
+	if o.reads.Add(1) == seldom {
+		o.mapAll()
 	}
-	want := min(int64(len(b)), o.size-offset)
-	if data == nil {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	switch want := min(int64(len(b)), o.size-offset); {
+	case o.data != nil:
+		n, err = copyOut(b, o.data[offset:])
+	case o.fd < 0:
+		return 0, os.ErrClosed
+	default:
 		for int64(n) < want && err == nil {
 			var got int
 			if err = retried(func() (err error) {
@@ -106,8 +115,6 @@ func (o *opened) ReadAt(b []byte, offset int64) (n int, err error) {
 			}
 			n += max(0, got)
 		}
-	} else {
-		n, err = copyOut(b, (*data)[offset:])
 	}
 	if err == nil && n < len(b) {
 		err = io.EOF
@@ -137,9 +144,12 @@ func (o *opened) closeFile() error {
 }
 
 func (o *opened) Close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	err := o.closeFile()
-	if data := o.data.Swap(nil); data != nil {
-		err = errors.Join(err, unix.Munmap(*data))
+	if o.data != nil {
+		err = errors.Join(err, unix.Munmap(o.data))
+		o.data = nil
 	}
 	return err
 }

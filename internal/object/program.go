@@ -131,7 +131,10 @@ type Batch struct {
 // OpenBatch starts a batch.
 func OpenBatch(ctx context.Context, repo *git.Repo) (*Batch, error) {
 	b := &Batch{ctx: ctx, repo: repo}
-	return b, b.start()
+	if err := b.start(); err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 func (b *Batch) start() error {

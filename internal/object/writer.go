@@ -369,8 +369,8 @@ func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.abort()
-	if w.err == nil {
-		w.err = ctx.Err()
+	if w.err == nil && ctx.Err() != nil {
+		w.err = fault.New(fault.Fatal, "interrupted", "write objects: %w", context.Cause(ctx))
 	}
 	if w.err != nil {
 		return w.err

@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 )
@@ -45,4 +46,29 @@ func TestAnErrorEndsIt(t *testing.T) {
 	if err != stop || after.Load() == 999_999 {
 		t.Errorf("%v, after %d calls", err, after.Load())
 	}
+}
+
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	var b Beside
+	b.Wait()
+	var order []int
+	for i := range 3 {
+		b.Go(func() { order = append(order, i) })
+	}
+	b.Wait()
+	if !slices.Equal(order, []int{0, 1, 2}) {
+		t.Errorf("the work was done in the order %v", order)
+	}
+	b.Go(func() { panic("broken") })
+	b.Go(func() { order = nil })
+	func() {
+		defer func() {
+			if r := recover(); r != "broken" || order == nil {
+				t.Errorf("after a panic: %v, %v", r, order)
+			}
+		}()
+		b.Wait()
+		t.Error("the panic is lost")
+	}()
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/ignore"
 	"github.com/git-checkpoint/git-checkpoint/internal/index"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/parallel"
 )
 
 // New returns the way to take snapshots of a working tree.
@@ -156,23 +157,18 @@ func (t *native) run(ctx context.Context) error {
 		return err
 	}
 	end()
-	var told sync.WaitGroup
+	var told parallel.Beside
 	defer told.Wait()
-	tell := func(tree string) {
-		told.Wait()
-		told.Go(func() { t.o.Changed(tree) })
-	}
-	if t.o.Changed == nil || len(t.changes) == 0 {
-		tell = func(string) {}
-	}
-	if t.cached && t.found.Tree != "" && slices.ContainsFunc(t.changes, func(c change) bool { return t.alters(&c) }) {
-		tell("")
+	if t.o.Changing != nil && t.cached && t.found.Tree != "" && slices.ContainsFunc(t.changes, func(c change) bool { return t.alters(&c) }) {
+		told.Go(t.o.Changing)
 	}
 	end = git.Span("snapshot: store the trees")
 	if err := t.assemble(); err != nil {
 		return err
 	}
-	tell(t.out.Tree)
+	if t.o.Changed != nil && len(t.changes) > 0 {
+		told.Go(func() { t.o.Changed(t.out.Tree) })
+	}
 	if err := t.writer.Close(ctx); err != nil {
 		return err
 	}

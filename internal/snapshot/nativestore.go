@@ -45,7 +45,7 @@ func (t *native) store(ctx context.Context) error {
 	var todo []*change
 	for i := range t.changes {
 		c := &t.changes[i]
-		if !c.Drop && c.base < 0 && c.user < 0 && !plainName(c.Path) {
+		if !c.Drop && c.base < 0 && c.user == -1 && !plainName(c.Path) {
 			if c.hash == kindUnknown {
 				return asidef("'%s' has a name that git may refuse", c.Path)
 			}

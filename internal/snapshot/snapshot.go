@@ -50,10 +50,12 @@ type Options struct {
 	// Key is what the cache from the last save must be tied to; empty means
 	// that there is no usable cache. See Snapshot.Keep.
 	Key string
-	// Changed, if it is there, may be called beside the rest of the work, but
-	// not after it: with "" as soon as it is certain that the tree is not going
-	// to be that of the key, and with the tree as soon as that is known.
-	Changed func(tree string)
+	// Changing and Changed, if they are there, may be called by another
+	// goroutine, one after the other, until Take returns: Changing as soon as
+	// it is certain that the tree is not going to be that of the key, Changed
+	// as soon as there is a tree that may be another.
+	Changing func()
+	Changed  func(tree string)
 }
 
 // Skip is a path that a snapshot leaves out.

@@ -486,15 +486,15 @@ func (w *worker) sameNames(v *visit, times dirTimes) (done bool, err error) {
 		slash := bytes.IndexByte(name, '/')
 		switch {
 		case order == 0 && slash < 0:
-			switch st, same := w.asBefore(name, c); {
-			case same:
-			case alike && w.rewritten(st, c):
-				w.changes = append(w.changes, change{
-					Edit: index.Edit{Path: string(path), Record: st.record},
-					hash: kindFile, user: unasked, base: c,
-				})
-			default:
-				err = w.compareKept(v, path, w.cached(name, c), span{c, c + 1})
+			if st, unchanged := w.asBefore(name, c); !unchanged {
+				if alike && w.rewritten(st, c) {
+					w.changes = append(w.changes, change{
+						Edit: index.Edit{Path: string(path), Record: st.record},
+						hash: kindFile, user: unasked, base: c,
+					})
+				} else {
+					err = w.compareKept(v, path, w.cached(name, c), span{c, c + 1})
+				}
 			}
 			u, c = u+1, c+1
 		case order == 0:
@@ -584,11 +584,12 @@ func (w *worker) asBefore(name []byte, c int) (st *fileStat, same bool) {
 }
 
 // rewritten says whether a tracked file, as it is, can only be news to the
-// user's index too, if that has not changed since the private one was made: its
-// times, which nobody can set back, are others now. Then its content has to be
-// stored, whatever that index says of it, and that need not be read.
+// user's index too, if that has not changed since the private one was made: the
+// time of its last change, which nobody can set back, is another now. Then its
+// content has to be stored, whatever that index says of it, and that need not
+// be read.
 func (w *worker) rewritten(st *fileStat, c int) bool {
-	if st == nil || st.kind != kindFile || w.rule > statExact || !w.fileMode {
+	if st == nil || st.kind != kindFile || w.rule != statDefault && w.rule != statExact || !w.fileMode {
 		return false
 	}
 	r := w.cache.Record(c)

@@ -5,10 +5,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/git-checkpoint/git-checkpoint/internal/git"
 	"github.com/git-checkpoint/git-checkpoint/internal/object"
+	"github.com/git-checkpoint/git-checkpoint/internal/parallel"
 	"github.com/git-checkpoint/git-checkpoint/internal/snapshot"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
@@ -28,10 +28,15 @@ type captured struct {
 
 // capture takes the snapshot and reads HEAD and the operation under way.
 // When HEAD moves meanwhile it looks again, so that index and HEAD belong
-// together. beside, if it is there, is done while the snapshot begins, when a
-// processor is idle.
+// together. beside, if it is there, is done while a snapshot begins, when a
+// processor is idle: it has the repository for itself until then, and so have
+// Changing and Changed of the options after it.
 func (w *Worktree) capture(ctx context.Context, options snapshot.Options, beside func()) (*captured, error) {
-	changed := options.Changed
+	var other parallel.Beside
+	if changing, changed := options.Changing, options.Changed; changing != nil && changed != nil {
+		options.Changing = func() { other.Wait(); changing() }
+		options.Changed = func(tree string) { other.Wait(); changed(tree) }
+	}
 	head, err := w.repo.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -41,12 +46,8 @@ func (w *Worktree) capture(ctx context.Context, options snapshot.Options, beside
 		if c.op, err = snapshot.ReadOperation(ctx, w.git); err != nil {
 			return nil, err
 		}
-		var other sync.WaitGroup
 		if beside != nil {
 			other.Go(beside)
-		}
-		if changed != nil {
-			options.Changed = func(tree string) { other.Wait(); changed(tree) }
 		}
 		c.snap, err = w.taker().Take(ctx, options)
 		other.Wait()

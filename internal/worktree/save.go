@@ -97,8 +97,13 @@ func (w *Worktree) save(ctx context.Context, req SaveRequest, pick choose) (*Sav
 	if req.Automatic {
 		options.Omit = w.unignored()
 	}
+	options.Changing = func() {
+		if w.known != nil && w.known.tip == key { // else the tree may be that of the newest checkpoint
+			w.repo.Ahead(ctx, saveMessage)
+		}
+	}
 	options.Changed = func(tree string) {
-		if tree == "" && w.known != nil && w.known.tip == key || tree != "" && !w.holdsTree(ctx, req.Run, tree) {
+		if !w.holdsTree(ctx, req.Run, tree) {
 			w.repo.Ahead(ctx, saveMessage)
 		}
 	}
@@ -131,7 +136,6 @@ func (w *Worktree) save(ctx context.Context, req SaveRequest, pick choose) (*Sav
 // foresee reads a run, the current one if it is empty, so that it is known when
 // it is asked for. What goes wrong goes wrong again then.
 func (w *Worktree) foresee(ctx context.Context, run string) {
-	defer func() { recover() }()
 	if run == "" {
 		run, _ = w.repo.CurrentRun(ctx)
 	}
