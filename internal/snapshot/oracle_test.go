@@ -687,7 +687,7 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 		entries[e.Path] = e
 	}
 	for _, s := range skipped {
-		if s.Reason == ReasonSpecial || s.Reason == ReasonNoCommit {
+		if s.Reason == ReasonNoCommit {
 			delete(entries, s.Path)
 		}
 	}
@@ -736,6 +736,14 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 	}
 	if err != nil && !strings.Contains(err.Error(), "paths are ignored by one of your .gitignore files") {
 		return "", err.Error() // git takes the paths that are left out for ones that are asked for
+	}
+	for _, s := range skipped {
+		if _, ok := entries[s.Path]; ok && s.Reason == ReasonSpecial {
+			// It was tracked, and so is its directory.
+			if _, err := run(s.Path+"\x00", "update-index", "--force-remove", "-z", "--stdin"); err != nil {
+				w.t.Fatal(err)
+			}
+		}
 	}
 	for _, p := range w.options.Force {
 		if fi, _ := look.Get(p); fi != nil && !fi.IsDir() && !tracked[p] {
