@@ -312,6 +312,10 @@ func TestRememberedForm(t *testing.T) {
 			if cut.decode(data[:i]) {
 				t.Errorf("%q is read as %+v", data[:i], cut)
 			}
+			zeroed := data[:i] + strings.Repeat("\x00", len(data)-i) // as a crash may leave it
+			if zeroed != data && cut.decode(zeroed) {
+				t.Errorf("%q is read as %+v", zeroed, cut)
+			}
 		}
 	}
 	if was, want := is.String(), "1 2 3 4 5 6 -7 8"; was != want {
