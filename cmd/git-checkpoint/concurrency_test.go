@@ -27,7 +27,7 @@ func newRepository(t *testing.T) *place {
 	t.Helper()
 	root := t.TempDir()
 	config := filepath.Join(root, "config")
-	if err := os.WriteFile(config, []byte(scriptConfig), 0o666); err != nil {
+	if err := os.WriteFile(config, []byte(testConfig), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	p := &place{t: t, dir: filepath.Join(root, "main")}

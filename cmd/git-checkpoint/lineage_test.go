@@ -30,7 +30,7 @@ func newLab(t *testing.T) *lab {
 	t.Helper()
 	home := t.TempDir()
 	config := filepath.Join(home, ".gitconfig")
-	if err := os.WriteFile(config, []byte(scriptConfig), 0o666); err != nil {
+	if err := os.WriteFile(config, []byte(testConfig), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	l := &lab{t: t, dir: filepath.Join(home, "repo"), env: append(os.Environ(),

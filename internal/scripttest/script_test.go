@@ -1,7 +1,7 @@
-package main
+// Package scripttest runs the scripts of testdata/script with the real programs.
+package scripttest
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -19,15 +19,6 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/output"
 )
 
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		// On the PATH, so that scripts and hooks can say `git checkpoint`.
-		"git-checkpoint": func() {
-			os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-		},
-	})
-}
-
 // TestScript runs testdata/script. Beside the commands of testscript a script
 // has:
 //
@@ -38,11 +29,7 @@ func TestMain(m *testing.M) {
 // The identity, dates, time zone and configuration are fixed, so commit ids
 // can be expected.
 func TestScript(t *testing.T) {
-	t.Cleanup(func() {
-		if scannerDir != "" {
-			os.RemoveAll(scannerDir)
-		}
-	})
+	t.Cleanup(func() { os.RemoveAll(programs) })
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("..", "..", "testdata", "script"),
 		RequireExplicitExec: true,
@@ -90,30 +77,44 @@ func setUpScript(e *testscript.Env) error {
 	} {
 		e.Setenv(v[0], v[1])
 	}
+	path, err := checkpoint()
+	if err != nil {
+		return err
+	}
 	if strings.HasPrefix(filepath.Base(e.WorkDir), "script-secrets") {
 		dir, err := scanner()
 		if err != nil {
 			return err
 		}
-		e.Setenv("PATH", dir+string(filepath.ListSeparator)+e.Getenv("PATH"))
+		path += string(filepath.ListSeparator) + dir
 	}
+	e.Setenv("PATH", path+string(filepath.ListSeparator)+e.Getenv("PATH"))
 	return nil
 }
 
-// scanner builds the program that looks for secrets, whose rules are too heavy
-// for this one. Only the scripts secrets-* have it on their PATH.
-var scanner = sync.OnceValues(func() (dir string, err error) {
-	if dir, err = os.MkdirTemp("", "checkpoint-test-"); err != nil {
-		return "", err
+// programs is where what is tested was built.
+var programs string
+
+func build(pkg string) (dir string, err error) {
+	if programs == "" {
+		if programs, err = os.MkdirTemp("", "checkpoint-test-"); err != nil {
+			return "", err
+		}
 	}
-	scannerDir = dir
-	if out, err := exec.Command("go", "build", "-o", dir, "../git-checkpoint-secrets").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the scanner: %w\n%s", err, out)
+	dir = filepath.Join(programs, filepath.Base(pkg))
+	if out, err := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-o", dir+string(filepath.Separator), pkg).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
 	return dir, nil
-})
+}
 
-var scannerDir string
+// checkpoint builds git-checkpoint as users do. On the PATH, it lets scripts and
+// hooks say `git checkpoint`.
+var checkpoint = sync.OnceValues(func() (dir string, err error) { return build("../../cmd/git-checkpoint") })
+
+// scanner builds the program that looks for secrets, whose rules are too heavy
+// for the other. Only the scripts secrets-* have it on their PATH.
+var scanner = sync.OnceValues(func() (dir string, err error) { return build("../../cmd/git-checkpoint-secrets") })
 
 func scriptCondition(cond string) (bool, error) {
 	if want, ok := strings.CutPrefix(cond, "git:"); ok {

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		// On the PATH, so that tests and hooks can say `git checkpoint`.
+		"git-checkpoint": func() {
+			os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		},
+	})
+}
+
+// testConfig is the user's configuration.
+const testConfig = `[user]
+	name = A Person
+	email = person@example.org
+[init]
+	defaultBranch = main
+[core]
+	autocrlf = false
+[protocol "file"]
+	allow = always
+`
