@@ -30,6 +30,9 @@ import (
 // can be expected.
 func TestScript(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(programs) })
+	if err := lookAtSources(); err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("..", "..", "testdata", "script"),
 		RequireExplicitExec: true,
@@ -106,6 +109,21 @@ func build(pkg string) (dir string, err error) {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
 	return dir, nil
+}
+
+// lookAtSources tells "go test" what the programs come from, so that it runs
+// the scripts again after a change: it takes down which files a test looks at.
+func lookAtSources() error {
+	root := filepath.Join("..", "..")
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if name := d.Name(); err == nil && d.IsDir() && (name == ".git" || name == "testdata") {
+			return filepath.SkipDir
+		}
+		if err == nil && (filepath.Ext(path) == ".go" || filepath.Ext(path) == ".mod") {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
 }
 
 // checkpoint builds git-checkpoint as users do. On the PATH, it lets scripts and
