@@ -24,7 +24,13 @@ type InProcess struct {
 	program *Program // started on first use
 	sum     hash.Hash
 	scratch []byte
+	reads   int // how many objects were asked for
 }
+
+// looseFirst is for how many objects a loose file is looked for first: what a
+// save reads was written just now, and the packs, of which there may be fifty,
+// need not be opened for it. Who reads more of them finds most in packs.
+const looseFirst = 16
 
 // NewInProcess returns the in-process store of a repository. Native says where it is exact.
 func NewInProcess(repo *git.Repo) *InProcess {
@@ -54,6 +60,11 @@ func (s *InProcess) peek(ctx context.Context, id string) (kind Kind, data []byte
 	h, ok := ParseHash(id)
 	if !ok {
 		return "", nil, false, missing(id)
+	}
+	if s.reads++; s.reads <= looseFirst {
+		if kind, data, err = readLoose(loosePath(s.objects, id)); err == nil && s.is(h, kind, data) {
+			return kind, data, false, nil
+		}
 	}
 	kind, data, err = s.packs.read(h)
 	shared = err == nil
