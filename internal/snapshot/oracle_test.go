@@ -665,6 +665,7 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 		w.t.Fatal(err)
 	}
 	look := NewLstat(repo)
+	rule := statRuleOf(repo.Config, false) // what of a hidden change may be seen
 	entries, tracked := map[string]index.Entry{}, map[string]bool{}
 	user.SmudgeRacy()
 	for _, e := range user.Entries {
@@ -680,7 +681,14 @@ func (w *world) oracle(skipped []Skip, strict bool) (tree, refused string) {
 		} else {
 			e.SkipWorktree = false
 		}
-		if e.Stage != 0 || e.IntentToAdd || (w.hidden[e.Path] || strict) && fi != nil && e.Stat != index.StatOf(fi) {
+		if fi != nil {
+			is := index.StatOf(fi)
+			was, now := e.Stat.Record(0), is.Record(0)
+			if strict && was != now || w.hidden[e.Path] && !rule.same(was[:], now[:]) {
+				e.Stat = index.Stat{}
+			}
+		}
+		if e.Stage != 0 || e.IntentToAdd {
 			e.Stat = index.Stat{}
 		}
 		e.Stage, e.AssumeUnchanged, e.IntentToAdd = 0, false, false
