@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +20,21 @@ import (
 	"github.com/git-checkpoint/git-checkpoint/internal/output"
 )
 
-// TestScript runs testdata/script. Beside the commands of testscript a script
+// Part is a part of the scripts, those that one package runs: all at once would
+// take a slow machine longer than "go test" gives a package.
+type Part bool
+
+const (
+	// Plans are those about plans, runs of them, reruns, and what is shared.
+	Plans Part = true
+	// Others are all others.
+	Others Part = false
+)
+
+// plans is how the names of the scripts of Plans begin.
+var plans = []string{"plan", "prune", "react", "rerun", "run", "secrets", "share"}
+
+// Run runs a part of testdata/script. Beside the commands of testscript a script
 // has:
 //
 //	exit CODE COMMAND…   run a command, which must end with this exit code
@@ -28,13 +43,21 @@ import (
 // and the conditions [git:2.45] (git is that version or newer) and [root].
 // The identity, dates, time zone and configuration are fixed, so commit ids
 // can be expected.
-func TestScript(t *testing.T) {
+func Run(t *testing.T, part Part) {
 	t.Cleanup(func() { os.RemoveAll(programs) })
 	if err := lookAtSources(); err != nil {
 		t.Fatal(err)
 	}
+	all, err := filepath.Glob(filepath.Join(root, "testdata", "script", "*.txtar"))
+	if err != nil || len(all) == 0 {
+		t.Fatalf("there are no scripts: %v", err)
+	}
+	scripts := slices.DeleteFunc(all, func(file string) bool {
+		first, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".txtar"), "-")
+		return slices.Contains(plans, first) != bool(part)
+	})
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("..", "..", "testdata", "script"),
+		Files:               scripts,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup:               setUpScript,
@@ -95,18 +118,22 @@ func setUpScript(e *testscript.Env) error {
 	return nil
 }
 
+// root is the root of the repository, from the packages that run scripts.
+var root = filepath.Join("..", "..", "..")
+
 // programs is where what is tested was built.
 var programs string
 
-func build(pkg string) (dir string, err error) {
+func build(program string) (dir string, err error) {
 	if programs == "" {
 		if programs, err = os.MkdirTemp("", "checkpoint-test-"); err != nil {
 			return "", err
 		}
 	}
-	dir = filepath.Join(programs, filepath.Base(pkg))
+	dir = filepath.Join(programs, program)
+	pkg := filepath.Join(root, "cmd", program)
 	if out, err := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-o", dir+string(filepath.Separator), pkg).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", program, err, out)
 	}
 	return dir, nil
 }
@@ -114,7 +141,6 @@ func build(pkg string) (dir string, err error) {
 // lookAtSources tells "go test" what the programs come from, so that it runs
 // the scripts again after a change: it takes down which files a test looks at.
 func lookAtSources() error {
-	root := filepath.Join("..", "..")
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if name := d.Name(); err == nil && d.IsDir() && (name == ".git" || name == "testdata") {
 			return filepath.SkipDir
@@ -128,11 +154,11 @@ func lookAtSources() error {
 
 // checkpoint builds git-checkpoint as users do. On the PATH, it lets scripts and
 // hooks say `git checkpoint`.
-var checkpoint = sync.OnceValues(func() (dir string, err error) { return build("../../cmd/git-checkpoint") })
+var checkpoint = sync.OnceValues(func() (dir string, err error) { return build("git-checkpoint") })
 
 // scanner builds the program that looks for secrets, whose rules are too heavy
 // for the other. Only the scripts secrets-* have it on their PATH.
-var scanner = sync.OnceValues(func() (dir string, err error) { return build("../../cmd/git-checkpoint-secrets") })
+var scanner = sync.OnceValues(func() (dir string, err error) { return build("git-checkpoint-secrets") })
 
 func scriptCondition(cond string) (bool, error) {
 	if want, ok := strings.CutPrefix(cond, "git:"); ok {
@@ -174,23 +200,6 @@ func versionLess(a, b string) bool {
 		}
 	}
 	return false
-}
-
-func TestVersionLess(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want bool
-	}{
-		{"2.39.5", "2.45", true},
-		{"2.45.0", "2.45", false},
-		{"2.45", "2.45.1", true},
-		{"2.100.1", "2.45", false},
-		{"3.0.windows.1", "2.45", false},
-	} {
-		if got := versionLess(c.a, c.b); got != c.want {
-			t.Errorf("versionLess(%s, %s) = %v", c.a, c.b, got)
-		}
-	}
 }
 
 func scriptExit(ts *testscript.TestScript, neg bool, args []string) {
