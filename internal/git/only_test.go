@@ -12,7 +12,7 @@ import (
 )
 
 // Only this package starts git, and only internal/command what a plan says.
-// internal/sample is for tests alone, and looking for a program starts none.
+// internal/sample and internal/scripttest are for tests alone, and looking for a program starts none.
 // Nothing uses the part of go-git that writes working trees or refs.
 func TestOnlyTwoPackagesStartProcesses(t *testing.T) {
 	root := filepath.Join("..", "..")
@@ -26,7 +26,7 @@ func TestOnlyTwoPackagesStartProcesses(t *testing.T) {
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
-		for _, allowed := range []string{"internal/git/", "internal/command/", "internal/sample/"} {
+		for _, allowed := range []string{"internal/git/", "internal/command/", "internal/sample/", "internal/scripttest/"} {
 			if strings.Contains(filepath.ToSlash(path), allowed) {
 				return nil
 			}
