@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/git-checkpoint/git-checkpoint/internal/scripttest"
 )
 
 // The tests here run the command as real processes, as agents and hooks do,
@@ -27,7 +29,7 @@ func newRepository(t *testing.T) *place {
 	t.Helper()
 	root := t.TempDir()
 	config := filepath.Join(root, "config")
-	if err := os.WriteFile(config, []byte(testConfig), 0o666); err != nil {
+	if err := os.WriteFile(config, []byte(scripttest.UserConfig), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	p := &place{t: t, dir: filepath.Join(root, "main")}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/git-checkpoint/git-checkpoint/internal/scripttest"
 	"github.com/git-checkpoint/git-checkpoint/lineage"
 	"github.com/git-checkpoint/git-checkpoint/refs"
 )
@@ -30,7 +31,7 @@ func newLab(t *testing.T) *lab {
 	t.Helper()
 	home := t.TempDir()
 	config := filepath.Join(home, ".gitconfig")
-	if err := os.WriteFile(config, []byte(testConfig), 0o666); err != nil {
+	if err := os.WriteFile(config, []byte(scripttest.UserConfig), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	l := &lab{t: t, dir: filepath.Join(home, "repo"), env: append(os.Environ(),

@@ -16,15 +16,3 @@ func TestMain(m *testing.M) {
 		},
 	})
 }
-
-// testConfig is the user's configuration.
-const testConfig = `[user]
-	name = A Person
-	email = person@example.org
-[init]
-	defaultBranch = main
-[core]
-	autocrlf = false
-[protocol "file"]
-	allow = always
-`

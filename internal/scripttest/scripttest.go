@@ -69,7 +69,8 @@ func Run(t *testing.T, part Part) {
 	})
 }
 
-const scriptConfig = `[user]
+// UserConfig is the user's configuration of git in a test.
+const UserConfig = `[user]
 	name = A Person
 	email = person@example.org
 [init]
@@ -86,7 +87,7 @@ func setUpScript(e *testscript.Env) error {
 		return err
 	}
 	config := filepath.Join(home, ".gitconfig")
-	if err := os.WriteFile(config, []byte(scriptConfig), 0o666); err != nil {
+	if err := os.WriteFile(config, []byte(UserConfig), 0o666); err != nil {
 		return err
 	}
 	for _, v := range [][2]string{
